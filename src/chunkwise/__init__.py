@@ -1,0 +1,35 @@
+"""Chunkwise: decide chunked prefill for your own vLLM traffic, prove it, keep it.
+
+    from chunkwise import Settings
+    Settings(max_num_batched_tokens=2048).to_command("my-model")
+
+Invariant: importing this package loads neither torch nor vllm nor any extra;
+public names are resolved on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from chunkwise._version import __version__
+
+if TYPE_CHECKING:
+    from chunkwise.errors import ChunkwiseError
+    from chunkwise.settings import Settings
+
+# Public name -> the module that holds it.
+_HOMES = {
+    "ChunkwiseError": "chunkwise.errors",
+    "Settings": "chunkwise.settings",
+}
+
+__all__ = ["ChunkwiseError", "Settings", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'chunkwise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m chunkwise` is `chunkwise`."""
+
+from chunkwise.cli import main
+
+main()

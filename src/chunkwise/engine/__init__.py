@@ -1,0 +1,1 @@
+"""The only room that imports vLLM, and only inside functions: loading it is cheap."""

@@ -1,0 +1,73 @@
+"""A scheduler that is vLLM's own and writes down what it scheduled.
+
+`RecordingScheduler` is named to vLLM by its dotted path. It adds nothing but a
+list of steps: every decision is the base class's. Invariant: `schedule()` is
+called once through `super()` and its output is returned untouched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chunkwise.engine import compat
+
+PATH = "chunkwise.engine.recorder.RecordingScheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Prefill tokens of one request in one step, and the context before them."""
+
+    request_id: str
+    tokens: int
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one engine step carried."""
+
+    chunks: tuple[Chunk, ...]
+    decodes: int
+
+
+def RecordingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
+    """Build the recorder over whichever class vLLM would choose for this configuration."""
+    base: Any = compat.stock_scheduler(vllm_config)
+
+    class Recorder(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.steps: list[Step] = []
+
+        def schedule(self, *args: Any, **kwargs: Any) -> Any:
+            output = super().schedule(*args, **kwargs)
+            if output.num_scheduled_tokens:
+                self.steps.append(_read(output.num_scheduled_tokens, self.requests))
+            return output
+
+    return Recorder(*args, vllm_config=vllm_config, **kwargs)
+
+
+def prefill_chunks(steps: Sequence[Step], request_id: str) -> list[int]:
+    """Return the sizes of the chunks that one prompt was cut into."""
+    return [
+        chunk.tokens
+        for step in steps
+        for chunk in step.chunks
+        if compat.is_request(chunk.request_id, request_id)
+    ]
+
+
+def _read(scheduled: dict[str, int], requests: dict[str, Any]) -> Step:
+    chunks = []
+    decodes = 0
+    for request_id, tokens in scheduled.items():
+        request = requests[request_id]
+        # schedule() has already advanced the request past this step's tokens.
+        context = request.num_computed_tokens - tokens
+        if context < request.num_prompt_tokens:
+            chunks.append(Chunk(request_id, tokens, context))
+        else:
+            decodes += 1
+    return Step(tuple(chunks), decodes)

@@ -1,0 +1,1 @@
+"""Measured work: real engines started, driven and stopped by us."""

@@ -1,0 +1,128 @@
+"""What the demos measured, and the sentences that follow from it.
+
+Everything here is arithmetic over what the engine reported, so that no sentence
+is printed that the figures of this very run do not support.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from chunkwise.durations import say
+from chunkwise.lab.demo_streams import EARLY, LATE, LONG
+from chunkwise.measured import TokenTimes
+
+# One run an arm on a machine that may be shared: smaller differences mean nothing.
+NOISE = 0.10
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """The figures of one arm of the streaming demo, in seconds."""
+
+    name: str
+    chunked: bool
+    budget: int
+    threshold: int
+    worst_gap: float
+    """The longest wait between two tokens among those who were streaming."""
+    waiting_ttft: float
+    """The mean first-token time of the small requests behind the long prompts."""
+    small_mean: float
+    long_ttft: float
+    long_mean: float
+    chunks_per_long: float
+    tokens_per_second: float
+    seconds: float
+
+
+def arm_result(event: Mapping[str, Any]) -> ArmResult:
+    """Condense what the engine reported for an arm."""
+    times: dict[str, list[TokenTimes]] = {EARLY: [], LONG: [], LATE: []}
+    chunks = []
+    tokens = 0
+    for request in event["requests"]:
+        times[request["kind"]].append(TokenTimes(request["arrival"], tuple(request["tokens"])))
+        tokens += request["prompt_tokens"] + len(request["tokens"])
+        if request["kind"] == LONG:
+            chunks.append(len(request["chunks"]))
+    return ArmResult(
+        name=event["name"],
+        chunked=event["resolved"]["chunked"],
+        budget=event["resolved"]["budget"],
+        threshold=event["resolved"]["threshold"],
+        worst_gap=max(one.worst_gap for one in times[EARLY]),
+        waiting_ttft=fmean(one.ttft for one in times[LATE]),
+        small_mean=fmean(one.end_to_end for one in times[EARLY] + times[LATE]),
+        long_ttft=fmean(one.ttft for one in times[LONG]),
+        long_mean=fmean(one.end_to_end for one in times[LONG]),
+        chunks_per_long=fmean(chunks),
+        tokens_per_second=tokens / event["seconds"],
+        seconds=event["seconds"],
+    )
+
+
+def conclusions(arms: Sequence[ArmResult]) -> list[str]:
+    """Say what the four arms showed, each sentence computed from their figures."""
+    by_name = {arm.name: arm for arm in arms}
+    off, stock = by_name["off"], by_name["default"]
+    small, capped = arms[2], arms[3]
+    smoothest = min(arms, key=lambda arm: arm.worst_gap)
+    lines = [
+        f"Those streaming: the worst gap was {say(off.worst_gap)} with chunking off and "
+        f"{say(stock.worst_gap)} with vLLM's default budget of {stock.budget:,} "
+        f"({_change(off.worst_gap, stock.worst_gap)}); the shortest, {say(smoothest.worst_gap)}, "
+        f"came with {smoothest.name}.",
+        _waiting("A smaller budget alone", stock, small),
+        _waiting(
+            f"With a cap of {capped.threshold:,} tokens a prompt, the threshold", stock, capped
+        ),
+        f"The price: {capped.name} did {_change(stock.tokens_per_second, capped.tokens_per_second)}"
+        f" in tokens per second against the default, and the long prompts' first token came "
+        f"{_change(stock.long_ttft, capped.long_ttft)}.",
+    ]
+    best_gap = min(arm.worst_gap for arm in (small, capped))
+    best_ttft = min(arm.waiting_ttft for arm in (small, capped))
+    if best_gap > stock.worst_gap * (1 - NOISE) and best_ttft > stock.waiting_ttft * (1 - NOISE):
+        lines.append("No benefit here: no arm beat vLLM's default by more than the noise.")
+    lines.append(f"One run an arm: read differences under {NOISE:.0%} as noise, not as a finding.")
+    return lines
+
+
+def sweep_conclusions(arms: Sequence[ArmResult]) -> list[str]:
+    """Say which budget served whom best in a sweep."""
+    smoothest = min(arms, key=lambda arm: arm.worst_gap)
+    soonest = min(arms, key=lambda arm: arm.waiting_ttft)
+    fastest = min(arms, key=lambda arm: arm.seconds)
+    lines = [
+        f"Shortest worst gap: {smoothest.name} ({say(smoothest.worst_gap)}). Soonest first token "
+        f"for those waiting: {soonest.name} ({say(soonest.waiting_ttft)}). Shortest total: "
+        f"{fastest.name} ({say(fastest.seconds)})."
+    ]
+    if len(arms) > 1 and smoothest is not fastest:
+        lines.append(
+            f"Smoothness has a price: {smoothest.name} took "
+            f"{_change(fastest.seconds, smoothest.seconds)} in total time against {fastest.name}."
+        )
+    lines.append(f"One run a budget: read differences under {NOISE:.0%} as noise.")
+    return lines
+
+
+def _waiting(subject: str, stock: ArmResult, arm: ArmResult) -> str:
+    ratio = arm.waiting_ttft / stock.waiting_ttft
+    if ratio < 1 - NOISE:
+        verdict = "helped"
+    elif ratio > 1 + NOISE:
+        verdict = "hurt"
+    else:
+        verdict = "did not help"
+    return (
+        f"{subject} {verdict} those waiting: first token after "
+        f"{say(arm.waiting_ttft)} against {say(stock.waiting_ttft)} "
+        f"({_change(stock.waiting_ttft, arm.waiting_ttft)})."
+    )
+
+
+def _change(before: float, after: float) -> str:
+    return f"{after / before - 1:+.0%}"
