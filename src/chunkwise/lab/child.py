@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,13 +36,16 @@ ENVIRONMENT = {
 
 
 class Child:
-    """A job in its own process. Usage: `with Child("env", {}) as c: list(c.events())`."""
+    """A job, "module:function", in its own process.
+
+    Usage: `with Child("chunkwise.lab.environment:run", {}) as child: child.result()`
+    """
 
     def __init__(self, job: str, spec: Mapping[str, Any], keep_log: bool = True):
         self.job = job
         self.spec = dict(spec)
         self.keep_log = keep_log
-        handle, name = tempfile.mkstemp(prefix=f"chunkwise-{job}-", suffix=".log")
+        handle, name = tempfile.mkstemp(prefix="chunkwise-", suffix=".log")
         os.close(handle)
         self.log = Path(name)
 
@@ -67,8 +70,11 @@ class Child:
             self._process.stdin.flush()
         return self
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield what the job reports; raise what went wrong as a sentence."""
+    def events(self, say: Callable[[str, float], None] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what the job reports; raise what went wrong as a sentence.
+
+        A `progress` event has a text and the share that is done; it goes to `say`.
+        """
         finished = False
         while line := self._events.readline(MAX_EVENT_BYTES):
             event = json.loads(line)
@@ -79,8 +85,11 @@ class Child:
                     raise EngineTrouble(f"{event['message']} The log is {self.log}.")
                 case "finished":
                     finished = True
-                case kind:
-                    yield {"event": kind, **event}
+                case "progress":
+                    if say is not None:
+                        say(event["text"], event["done"])
+                case _:
+                    yield event
         if not finished:
             raise self._death()
 

@@ -73,14 +73,12 @@ def conclusions(arms: Sequence[ArmResult]) -> list[str]:
         f"Those streaming: the worst gap was {say(off.worst_gap)} with chunking off and "
         f"{say(stock.worst_gap)} with vLLM's default budget of {stock.budget:,} "
         f"({_change(off.worst_gap, stock.worst_gap)}); the shortest, {say(smoothest.worst_gap)}, "
-        f"came with {smoothest.name}.",
-        _waiting("A smaller budget alone", stock, small),
-        _waiting(
-            f"With a cap of {capped.threshold:,} tokens a prompt, the threshold", stock, capped
-        ),
-        f"The price: {capped.name} did {_change(stock.tokens_per_second, capped.tokens_per_second)}"
-        f" in tokens per second against the default, and the long prompts' first token came "
-        f"{_change(stock.long_ttft, capped.long_ttft)}.",
+        f"came with {smoothest.name!r}.",
+        _waiting(f"A smaller budget alone ({small.budget:,})", stock, small),
+        _waiting(f"The same with a cap of {capped.threshold:,} tokens a prompt", stock, capped),
+        f"What the cap cost, against the default: tokens per second "
+        f"{_change(stock.tokens_per_second, capped.tokens_per_second)}, first token of the long "
+        f"prompts {_change(stock.long_ttft, capped.long_ttft)}.",
     ]
     best_gap = min(arm.worst_gap for arm in (small, capped))
     best_ttft = min(arm.waiting_ttft for arm in (small, capped))
@@ -110,13 +108,8 @@ def sweep_conclusions(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def _waiting(subject: str, stock: ArmResult, arm: ArmResult) -> str:
-    ratio = arm.waiting_ttft / stock.waiting_ttft
-    if ratio < 1 - NOISE:
-        verdict = "helped"
-    elif ratio > 1 + NOISE:
-        verdict = "hurt"
-    else:
-        verdict = "did not help"
+    helped = arm.waiting_ttft < stock.waiting_ttft * (1 - NOISE)
+    verdict = "helped" if helped else "did not help"
     return (
         f"{subject} {verdict} those waiting: first token after "
         f"{say(arm.waiting_ttft)} against {say(stock.waiting_ttft)} "

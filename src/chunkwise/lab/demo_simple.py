@@ -7,7 +7,7 @@ from typing import Any
 
 from chunkwise.engine import compat, recorder
 from chunkwise.engine.room import refuse_what_cannot_fit
-from chunkwise.lab.engines import demo_model, demo_options, model_context
+from chunkwise.lab.engines import demo_model, demo_options, model_context, progress
 from chunkwise.lab.prompts import PASSAGE
 from chunkwise.settings import Settings
 
@@ -18,11 +18,11 @@ PASSAGES = (0, 1, 4, 11)
 OUTPUT_TOKENS = 24
 
 
-def run_simple(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Answer each prompt and report how many steps its prefill took."""
-    yield {"event": "loading", "what": "the model"}
+    yield progress("Loading the model", 0.02)
     model = demo_model(spec["model"])
-    yield {"event": "loading", "what": "vLLM"}
+    yield progress("Loading vLLM", 0.1)
     compat.load_vllm()
     from vllm import LLM, SamplingParams
 
@@ -37,17 +37,20 @@ def run_simple(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     refuse_what_cannot_fit(
         compat.checked_config(compat.engine_args(model, settings, **options), "llm")
     )
-    yield {"event": "starting", "arm": f"budget {budget:,}"}
+    yield progress("Starting the engine", 0.4)
     llm = LLM(model, scheduler_cls=recorder.PATH, **settings.to_llm(), **options)
     resolved = compat.describe(llm.llm_engine.vllm_config)
     scheduler = llm.llm_engine.engine_core.engine_core.scheduler
     params = SamplingParams(temperature=0, max_tokens=OUTPUT_TOKENS)
-    yield {"event": "running", "arm": f"budget {budget:,}"}
+    yield progress("Warming up", 0.7)
     llm.generate("Warm up.", params, use_tqdm=False)
     yield {"event": "engine", "resolved": asdict(resolved), "default_budget": stock.budget}
     for number, passages in enumerate(PASSAGES):
         # The number keeps prompts from sharing a prefix, which the cache would skip.
         text = f"Case {number}. {PASSAGE * passages}{QUESTION if passages else GREETING}"
+        yield progress(
+            f"Prompt {number + 1} of {len(PASSAGES)}", 0.8 + 0.2 * number / len(PASSAGES)
+        )
         before = len(scheduler.steps)
         start = time.monotonic()
         [output] = llm.chat([{"role": "user", "content": text}], params, use_tqdm=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from chunkwise.engine import compat
 from chunkwise.engine.stepper import Stepper
-from chunkwise.lab.engines import demo_model, demo_options, model_context
+from chunkwise.lab.engines import demo_model, demo_options, model_context, progress
 from chunkwise.lab.prompts import Tokenizer, prompt_ids
 from chunkwise.settings import Settings
 
@@ -36,11 +36,11 @@ class Arm:
     chunked: bool = True
 
 
-def run_streams(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Run every arm and report what each request saw."""
-    yield {"event": "loading", "what": "the model"}
+    yield progress("Loading the model", 0.01)
     model = demo_model(spec["model"])
-    yield {"event": "loading", "what": "vLLM"}
+    yield progress("Loading vLLM", 0.03)
     stock = next(item for item in compat.defaults() if item.usage == "server")
     context = model_context(model)
     length = min(2 * stock.budget + 32, context - ROOM_BEHIND_PROMPT)
@@ -53,15 +53,17 @@ def run_streams(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "small_prompt": SMALL_PROMPT,
     }
     tokenizer = compat.tokenizer(model)
-    for arm in arms(spec.get("sweep"), stock.budget):
-        yield {"event": "starting", "arm": arm.name}
+    plan = arms(spec.get("sweep"), stock.budget)
+    for number, arm in enumerate(plan):
+        start, share = 0.1 + 0.9 * number / len(plan), 0.9 / len(plan)
+        yield progress(f"{arm.name}: starting the engine", start)
         settings = arm_settings(arm, length + ROOM_BEHIND_PROMPT, stock.seqs)
         settings, options = demo_options(model, settings)
         engine = Stepper(model, settings, "server", **options)
         try:
-            yield {"event": "running", "arm": arm.name}
+            yield progress(f"{arm.name}: warming up", start + 0.4 * share)
             _play(engine, tokenizer, length, first_number=100)  # warm-up
-            yield {"event": "half", "arm": arm.name}
+            yield progress(f"{arm.name}: measuring", start + 0.7 * share)
             requests, seconds = _play(engine, tokenizer, length, first_number=0)
             yield {
                 "event": "arm",
@@ -86,8 +88,8 @@ def arms(sweep: list[int | str] | None, default_budget: int) -> list[Arm]:
     return [
         Arm("off", chunked=False),
         Arm("default"),
-        Arm(f"budget {small:,}", small),
-        Arm(f"budget {small:,}, cap {cap:,}", small, cap),
+        Arm(f"{small:,}", small),
+        Arm(f"{small:,}, cap {cap:,}", small, cap),
     ]
 
 

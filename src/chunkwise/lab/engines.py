@@ -11,6 +11,11 @@ from chunkwise.settings import Settings
 CPU_KV_BYTES = 2 * 2**30
 
 
+def progress(text: str, done: float) -> dict[str, Any]:
+    """Return the event that moves the parent's progress bar."""
+    return {"event": "progress", "text": text, "done": done}
+
+
 def demo_model(named: str | None) -> str:
     """Return the model to run; without a name, a small real one, made on first use."""
     return str(models.smollm2()) if named is None else str(Path(named).expanduser())

@@ -8,7 +8,7 @@ from typing import Any
 from chunkwise.engine import compat
 
 
-def run_env(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Report device, defaults and capabilities."""
     yield {
         "event": "environment",

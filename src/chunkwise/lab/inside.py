@@ -16,28 +16,24 @@ from typing import Any
 from chunkwise.engine.trouble import explain
 from chunkwise.errors import ChunkwiseError, UserMistake
 
-Job = Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]
+STDIN = 0
 
-# Job name -> its module; the function in it is called `run_<job>`.
-JOBS = {
-    "env": "chunkwise.lab.environment",
-    "simple": "chunkwise.lab.demo_simple",
-    "streams": "chunkwise.lab.demo_streams",
-}
+# Yields objects with an "event": "progress", or any other word for a result.
+Job = Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]
 
 
 def main(report_fd: int) -> int:
     """Do the job that stdin names. Usage: `python -m chunkwise.lab.inside FD`."""
     request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    name = request["job"]
+    module, _, function = request["job"].partition(":")
     with os.fdopen(report_fd, "w", buffering=1) as reports:
 
         def report(event: Mapping[str, Any]) -> None:
             reports.write(json.dumps(event) + "\n")
 
         try:
-            job: Job = getattr(import_module(JOBS[name]), f"run_{name}")
+            job: Job = getattr(import_module(module), function)
             for event in job(request["spec"]):
                 report(event)
         except ChunkwiseError as error:
@@ -57,7 +53,8 @@ def main(report_fd: int) -> int:
 
 
 def _die_with_parent() -> None:
-    while sys.stdin.buffer.read(4096):
+    # Not sys.stdin: a thread inside its lock would abort the interpreter's own end.
+    while os.read(STDIN, 4096):
         pass
     os.killpg(0, signal.SIGKILL)
 

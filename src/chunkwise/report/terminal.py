@@ -6,7 +6,7 @@ Results go to stdout; progress, notes and errors go to stderr, so that
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -20,8 +20,8 @@ PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 class Progress(Protocol):
     """Says what is being done now."""
 
-    def __call__(self, text: str, done: float | None = None) -> None:
-        """Show `text`; `done` is the finished share, if it is known."""
+    def __call__(self, text: str, done: float) -> None:
+        """Show `text`, and how large a share of the work is done."""
         ...
 
 
@@ -31,11 +31,16 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table; the first column is text, the others are aligned to the right."""
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text: Container[int] = (0,),
+) -> None:
+    """Write a table; `text` names the columns of words, the others are numbers."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if index == 0 else "right")
+        table.add_column(escape(column), justify="left" if index in text else "right")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     Console(highlight=False).print(table)
@@ -54,7 +59,7 @@ def print_note(text: str) -> None:
 
 
 @contextmanager
-def progress(total: float = 1.0) -> Iterator[Progress]:
+def progress() -> Iterator[Progress]:
     """Show a bar on stderr while work is done. Usage: `with progress() as say: say("…", 0.5)`."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -62,9 +67,9 @@ def progress(total: float = 1.0) -> Iterator[Progress]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
+        task = bar.add_task("", total=1.0)
 
-        def say(text: str, done: float | None = None) -> None:
+        def say(text: str, done: float) -> None:
             bar.update(task, description=escape(text), completed=done)
             if not console.is_terminal:
                 console.print(escape(text), style="dim", highlight=False)

@@ -1,0 +1,38 @@
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+import chunkwise
+
+HEAVY = {"torch", "vllm", "polars", "transformers", "numpy", "scipy", "plotly"}
+
+
+def test_public_surface() -> None:
+    assert sorted(chunkwise.__all__) == ["ChunkwiseError", "Settings", "__version__"]
+    assert all(hasattr(chunkwise, name) for name in chunkwise.__all__)
+    assert dir(chunkwise) == sorted(chunkwise.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = chunkwise.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", ["chunkwise", "chunkwise.cli", "chunkwise.engine.compat"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not HEAVY & set(loaded.stdout.split())
+
+
+def test_help_answers_at_once() -> None:
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "chunkwise", "--help"], capture_output=True, check=True
+        )
+        seconds.append(time.perf_counter() - start)
+    assert statistics.median(seconds) < 0.5
