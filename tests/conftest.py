@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 # Deadlines measure the machine, which is shared and noisy; not our code.
 settings.register_profile("chunkwise", deadline=None, derandomize=True)
+settings.register_profile("nightly", deadline=None, max_examples=1000)
 settings.load_profile("chunkwise")
 
 

@@ -39,3 +39,36 @@ def valid_values(draw: st.DrawFn) -> dict[str, Any]:
         "max_model_len",
     }
     return {name: value for name, value in everything.items() if name in keep}
+
+
+@st.composite
+def broken_values(draw: st.DrawFn) -> dict[str, Any]:
+    """Valid arguments with one rule broken, by any amount."""
+    values = draw(valid_values())
+    budget, seqs = values["max_num_batched_tokens"], values["max_num_seqs"]
+    length = values["max_model_len"]
+    more = draw(st.integers(1, 10**6))
+    change: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"max_num_seqs": budget + more},
+                {"max_num_scheduled_tokens": budget + more},
+                {"max_num_active_seqs": seqs + more},
+                {"long_prefill_token_threshold": length + more},
+                {"enable_chunked_prefill": False, "max_model_len": budget + more},
+                {"max_num_batched_tokens": -more},
+                {"max_model_len": 0},
+                {"gpu_memory_utilization": 1 + more / 10},
+                {"watermark": -more / 10},
+                {"optimization_level": 3 + more},
+                {"block_size": str(more)},
+                {"cudagraph_capture_sizes": (8, -more)},
+                {"dtype": "float8"},
+                {"scheduling_policy": ""},
+                {f"flag_{more}": True},
+                {"trust_remote_code": True},
+                {"scheduler_cls": "a.B"},
+            ]
+        )
+    )
+    return {**values, **change}

@@ -58,7 +58,7 @@ def violations(path: Path, relative: Path) -> Iterator[str]:
                 yield f"{relative}: {here or 'base'} imports {there}"
             if there == "workload" and here in LEAN:
                 yield f"{relative}: {here} imports workload"
-        if target[0] == "vllm" and here != "engine" and "demo_simple" not in relative.name:
+        if target[0] == "vllm" and here != "engine":
             yield f"{relative}: only engine/ imports vLLM"
         allowed = ALLOWED_EXTRAS.get(relative.as_posix(), set())
         if here in LEAN and target[0] in EXTRAS - allowed:

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.strategies import valid_values
+from tests.strategies import broken_values, valid_values
 
 from chunkwise.errors import UserMistake
 from chunkwise.settings import MAX_FILE_BYTES, Settings
@@ -24,6 +24,15 @@ def test_command_line_survives_a_shell(values: dict[str, Any]) -> None:
     settings = Settings(**values)
     command = settings.to_command("a model; rm -rf $HOME")
     assert shlex.split(command) == ["vllm", "serve", "a model; rm -rf $HOME", *settings.to_args()]
+
+
+@given(broken_values())
+def test_every_broken_rule_is_refused_with_a_sentence(values: dict[str, Any]) -> None:
+    with pytest.raises(UserMistake) as caught:
+        Settings.parse(values)
+    assert str(caught.value).startswith("In the settings: ")
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
 
 
 INVALID: list[tuple[dict[str, Any], str]] = [

@@ -1,6 +1,7 @@
 """The demos' tables: what those streaming and those waiting saw."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from chunkwise.durations import say
@@ -21,7 +22,7 @@ def show_simple(engine: Mapping[str, Any], prompts: Sequence[Mapping[str, Any]])
             [
                 f"{item['prompt_tokens']:,}",
                 f"{len(item['chunks'])}",
-                " + ".join(map(str, item["chunks"])),
+                _sum(item["chunks"]),
                 say(item["seconds"]),
                 _first_words(item["text"]),
             ]
@@ -110,6 +111,12 @@ def _show_chart(results: Sequence[ArmResult]) -> None:
             )
         ),
     )
+
+
+def _sum(chunks: Sequence[int]) -> str:
+    """Write equal neighbours as a product: `4 x 256 + 55`."""
+    runs = [(size, len(list(same))) for size, same in groupby(chunks)]
+    return " + ".join(f"{count} x {size}" if count > 1 else f"{size}" for size, count in runs)
 
 
 def _first_words(text: str, length: int = 44) -> str:

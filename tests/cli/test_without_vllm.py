@@ -1,0 +1,63 @@
+"""A second environment that has Chunkwise and no vLLM."""
+
+import json
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def bare(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=False)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")),
+            *("install", "--quiet", str(root)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(home / "bin" / "chunkwise"), *args], capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+def test_env_says_so_in_a_sentence(bare: Run) -> None:
+    result = bare("env")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert " ".join(result.stdout.split()).startswith("vLLM is not installed here: install it with")
+
+
+def test_env_json(bare: Run) -> None:
+    content = json.loads(bare("env", "--json").stdout)
+    assert content["schema"] == "chunkwise.env/1"
+    assert content["vllm"] is None
+    assert "pip install vllm" in content["message"]
+
+
+def test_demo_says_what_is_missing(bare: Run) -> None:
+    result = bare("demo")
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("chunkwise: The demo needs vLLM: install it with")
+    assert "Traceback" not in result.stderr
+
+
+def test_version_and_help(bare: Run) -> None:
+    assert bare("--version").stdout.startswith("chunkwise 0.")
+    for command in ("demo", "env"):
+        assert "Example: chunkwise" in bare(command, "--help").stdout
