@@ -22,6 +22,7 @@ BASE = ArmResult(
     chunks_per_long=3,
     tokens_per_second=1000,
     seconds=9.0,
+    idle_gap=0.05,
 )
 
 
@@ -48,6 +49,15 @@ def test_no_benefit_is_said() -> None:
     assert any("No benefit here" in line for line in conclusions(four(worst_gap=1.9)))
 
 
+def test_a_machine_that_slowed_down_widens_the_noise() -> None:
+    quiet = four(waiting_ttft=4.0)
+    assert "helped" in conclusions(quiet)[2]
+    assert "under 10% as noise" in conclusions(quiet)[-1]
+    loud = [replace(arm, idle_gap=0.05 * (1 + index)) for index, arm in enumerate(quiet)]
+    assert "did not help" in conclusions(loud)[2]
+    assert "under 300% as noise" in conclusions(loud)[-1]
+
+
 def test_sweep_names_the_price() -> None:
     results = [replace(BASE, name="32", worst_gap=0.1, seconds=18.0), replace(BASE, name="off")]
     text = "\n".join(sweep_conclusions(results))
@@ -72,13 +82,14 @@ def test_an_arm_is_condensed() -> None:
             "resolved": {"chunked": True, "budget": 8, "threshold": 0},
             "seconds": 10.0,
             "requests": [
-                request("early", 0, 1, 2, 6, chunks=(4,)),
+                request("early", 0, 1, 1.75, 6, chunks=(4,)),
                 request("long", 2, 8, 9, chunks=(8, 8)),
                 request("late", 2, 9, 10, chunks=(4,)),
             ],
         }
     )
-    assert result.worst_gap == 4
+    assert result.worst_gap == 4.25
+    assert result.idle_gap == 0.75  # the one gap that ended before the long prompt came
     assert result.waiting_ttft == 7
     assert result.long_ttft == 6
     assert result.small_mean == 7  # (6 + 8) / 2

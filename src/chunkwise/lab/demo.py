@@ -6,15 +6,15 @@ is printed that the figures of this very run do not support.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from chunkwise.durations import say
 from chunkwise.lab.demo_streams import EARLY, LATE, LONG
 from chunkwise.measured import TokenTimes
 
-# One run an arm on a machine that may be shared: smaller differences mean nothing.
-NOISE = 0.10
+# One run an arm: smaller differences mean nothing even on a quiet machine.
+LEAST_NOISE = 0.10
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class ArmResult:
     chunks_per_long: float
     tokens_per_second: float
     seconds: float
+    idle_gap: float
+    """The median gap before the long prompts came: the same work in every arm, so its
+    differences between arms are the machine's own."""
 
 
 def arm_result(event: Mapping[str, Any]) -> ArmResult:
@@ -42,6 +45,7 @@ def arm_result(event: Mapping[str, Any]) -> ArmResult:
     times: dict[str, list[TokenTimes]] = {EARLY: [], LONG: [], LATE: []}
     chunks = []
     tokens = 0
+    disturbed = min(one["arrival"] for one in event["requests"] if one["kind"] == LONG)
     for request in event["requests"]:
         times[request["kind"]].append(TokenTimes(request["arrival"], tuple(request["tokens"])))
         tokens += request["prompt_tokens"] + len(request["tokens"])
@@ -60,7 +64,19 @@ def arm_result(event: Mapping[str, Any]) -> ArmResult:
         chunks_per_long=fmean(chunks),
         tokens_per_second=tokens / event["seconds"],
         seconds=event["seconds"],
+        idle_gap=median(
+            gap
+            for one in times[EARLY]
+            for gap, end in zip(one.gaps, one.tokens[1:], strict=True)
+            if end <= disturbed
+        ),
     )
+
+
+def noise(arms: Sequence[ArmResult]) -> float:
+    """Return the relative difference under which two arms of this run are alike."""
+    gaps = [arm.idle_gap for arm in arms]
+    return max(LEAST_NOISE, max(gaps) / min(gaps) - 1)
 
 
 def conclusions(arms: Sequence[ArmResult]) -> list[str]:
@@ -68,24 +84,26 @@ def conclusions(arms: Sequence[ArmResult]) -> list[str]:
     by_name = {arm.name: arm for arm in arms}
     off, stock = by_name["off"], by_name["default"]
     small, capped = arms[2], arms[3]
+    blur = noise(arms)
     smoothest = min(arms, key=lambda arm: arm.worst_gap)
     lines = [
         f"Those streaming: the worst gap was {say(off.worst_gap)} with chunking off and "
         f"{say(stock.worst_gap)} with vLLM's default budget of {stock.budget:,} "
         f"({_change(off.worst_gap, stock.worst_gap)}); the shortest, {say(smoothest.worst_gap)}, "
         f"came with {smoothest.name!r}.",
-        _waiting(f"A smaller budget alone ({small.budget:,})", stock, small),
-        _waiting(f"The same with a cap of {capped.threshold:,} tokens a prompt", stock, capped),
+        _waiting(f"A smaller budget alone ({small.budget:,})", stock, small, blur),
+        _waiting(
+            f"The same with a cap of {capped.threshold:,} tokens a prompt", stock, capped, blur
+        ),
         f"What the cap cost, against the default: tokens per second "
         f"{_change(stock.tokens_per_second, capped.tokens_per_second)}, first token of the long "
         f"prompts {_change(stock.long_ttft, capped.long_ttft)}.",
     ]
     best_gap = min(arm.worst_gap for arm in (small, capped))
     best_ttft = min(arm.waiting_ttft for arm in (small, capped))
-    if best_gap > stock.worst_gap * (1 - NOISE) and best_ttft > stock.waiting_ttft * (1 - NOISE):
+    if best_gap > stock.worst_gap / (1 + blur) and best_ttft > stock.waiting_ttft / (1 + blur):
         lines.append("No benefit here: no arm beat vLLM's default by more than the noise.")
-    lines.append(f"One run an arm: read differences under {NOISE:.0%} as noise, not as a finding.")
-    return lines
+    return [*lines, _caution(blur)]
 
 
 def sweep_conclusions(arms: Sequence[ArmResult]) -> list[str]:
@@ -103,12 +121,18 @@ def sweep_conclusions(arms: Sequence[ArmResult]) -> list[str]:
             f"Smoothness has a price: {smoothest.name} took "
             f"{_change(fastest.seconds, smoothest.seconds)} in total time against {fastest.name}."
         )
-    lines.append(f"One run a budget: read differences under {NOISE:.0%} as noise.")
-    return lines
+    return [*lines, _caution(noise(arms))]
 
 
-def _waiting(subject: str, stock: ArmResult, arm: ArmResult) -> str:
-    helped = arm.waiting_ttft < stock.waiting_ttft * (1 - NOISE)
+def _caution(blur: float) -> str:
+    return (
+        f"One run each: read differences under {blur:.0%} as noise. (A decode step before the long "
+        f"prompts, the same work every time, tells how much the machine itself varied.)"
+    )
+
+
+def _waiting(subject: str, stock: ArmResult, arm: ArmResult, blur: float) -> str:
+    helped = arm.waiting_ttft < stock.waiting_ttft / (1 + blur)
     verdict = "helped" if helped else "did not help"
     return (
         f"{subject} {verdict} those waiting: first token after "

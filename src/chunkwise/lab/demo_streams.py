@@ -19,7 +19,7 @@ from chunkwise.settings import Settings
 SMALL_PROMPT = 40
 STREAMING_OUTPUT = 48  # long enough to be still streaming when the long prompts are read
 OTHER_OUTPUT = 8
-HEAD_START = 4  # tokens that each early request has before the long prompts arrive
+HEAD_START = 8  # tokens that each early request has before the long prompts arrive
 ROOM_BEHIND_PROMPT = 64
 # A request's kind -> how many of it there are.
 EARLY, LONG, LATE = "early", "long", "late"
