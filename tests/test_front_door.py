@@ -1,7 +1,7 @@
+import os
 import statistics
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -28,11 +28,14 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
 
 
 def test_help_answers_at_once() -> None:
+    # Processor time, which is the waiting time of one thread on a free core: what
+    # else runs on the machine is not ours to test.
     seconds = []
     for _ in range(10):
-        start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "chunkwise", "--help"], capture_output=True, check=True
-        )
-        seconds.append(time.perf_counter() - start)
-    assert statistics.median(seconds) < 0.5
+        before = os.times()
+        command = [sys.executable, "-m", "chunkwise", "--help"]
+        subprocess.run(command, capture_output=True, check=True)
+        after = os.times()
+        used = after.children_user + after.children_system
+        seconds.append(used - before.children_user - before.children_system)
+    assert 0.02 < statistics.median(seconds) < 0.5
