@@ -1,29 +1,124 @@
+import itertools
+from math import inf, nan
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkwise.durations import say
-from chunkwise.measured import TokenTimes
+from chunkwise.errors import UserMistake
+from chunkwise.measured import Measured
+from chunkwise.slo import Slo
 
-gaps = st.lists(st.floats(0, 100), max_size=20)
-
-
-def test_a_request_by_hand() -> None:
-    times = TokenTimes(arrival=10.0, tokens=(10.5, 10.6, 12.6, 12.7))
-    assert times.ttft == 0.5
-    assert times.gaps == pytest.approx((0.1, 2.0, 0.1))
-    assert times.worst_gap == pytest.approx(2.0)
-    assert times.end_to_end == pytest.approx(2.7)
+waits = st.lists(st.floats(0, 100, allow_subnormal=False), max_size=12)
 
 
-@given(st.floats(0, 1e6), st.floats(0, 100), gaps)
-def test_the_parts_add_up(arrival: float, ttft: float, waits: list[float]) -> None:
-    tokens = [arrival + ttft]
-    for wait in waits:
-        tokens.append(tokens[-1] + wait)
-    times = TokenTimes(arrival, tuple(tokens))
-    assert times.ttft + sum(times.gaps) == pytest.approx(times.end_to_end, abs=1e-6)
-    assert times.worst_gap == max(times.gaps, default=0)
+@st.composite
+def runs(draw: st.DrawFn) -> Measured:
+    """Requests with any number of tokens, none included."""
+    requests = draw(st.lists(st.tuples(st.floats(0, 1000), waits, st.integers(0, 9)), max_size=8))
+    return Measured.of(
+        arrival=[arrival for arrival, _, _ in requests],
+        tokens=[(arrival + np.cumsum(gaps)).tolist() for arrival, gaps, _ in requests],
+        prompt_tokens=[prompt for _, _, prompt in requests],
+        classes=[f"class {prompt % 2}" for _, _, prompt in requests],
+    )
+
+
+def split(run: Measured) -> list[list[float]]:
+    """The token times of each request, by plain Python."""
+    ends = np.cumsum(run.token_counts)
+    return [
+        run.token_times[e - n : e].tolist() for e, n in zip(ends, run.token_counts, strict=True)
+    ]
+
+
+def test_two_requests_by_hand() -> None:
+    run = Measured.of([10.0, 0.0], [[10.5, 10.6, 12.6, 12.7], [1.0]], [5, 9])
+    assert run.ttft.tolist() == [0.5, 1.0]
+    assert run.gaps == pytest.approx([0.1, 2.0, 0.1])
+    assert run.gap_ends == pytest.approx([10.6, 12.6, 12.7])
+    assert run.worst_gap == pytest.approx([2.0, 0.0])
+    assert run.end_to_end == pytest.approx([2.7, 1.0])
+    assert run.time_per_output_token[0] == pytest.approx(2.2 / 3)
+    assert np.isnan(run.time_per_output_token[1])
+    assert run.stall_seconds(0.5) == pytest.approx([1.5, 0.0])
+    assert run.seconds == pytest.approx(12.7)
+    assert run.output_tokens_per_second == pytest.approx(5 / 12.7)
+    assert run.goodput_share(Slo(ttft=0.7, itl=inf)) == 0.5
+    assert run.goodput_share(Slo(ttft=5, itl=1)) == 0.5
+    assert run.goodput_share(Slo()) == 1
+
+
+@given(runs())
+def test_columns_agree_with_a_loop(run: Measured) -> None:
+    for index, times in enumerate(split(run)):
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        if times:
+            assert run.ttft[index] == times[0] - run.arrival[index]
+            assert run.end_to_end[index] == times[-1] - run.arrival[index]
+        else:
+            assert np.isnan(run.ttft[index])
+            assert np.isnan(run.end_to_end[index])
+        assert run.worst_gap[index] == max(gaps, default=0)
+        assert run.gap_quantile(0.5)[index] == sorted(gaps)[(len(gaps) - 1) // 2] if gaps else True
+        stalls = sum(max(0.0, gap - 1.0) for gap in gaps)
+        assert run.stall_seconds(1.0)[index] == pytest.approx(stalls)
+    assert len(run.gaps) == sum(max(0, len(times) - 1) for times in split(run))
+
+
+@given(runs())
+def test_parts_are_the_whole(run: Measured) -> None:
+    quartiles = run.by_prompt_quartile()
+    assert sum(map(len, quartiles)) == len(run)
+    assert sum(len(part) for part in run.by_class().values()) == len(run)
+    ends = [part.prompt_tokens for part in quartiles if len(part)]
+    for shorter, longer in itertools.pairwise(ends):
+        assert shorter.max() <= longer.min()
+    slo = Slo(ttft=50, itl=50)
+    good = sum(part.good(slo).sum() for part in run.by_class().values())
+    assert good == run.good(slo).sum()
+    assert sorted(np.concatenate([part.gaps for part in quartiles])) == sorted(run.gaps)
+
+
+@given(runs(), st.floats(0.001, 200), st.floats(0.001, 200))
+def test_a_longer_target_is_never_harder(run: Measured, one: float, two: float) -> None:
+    short, long = sorted((one, two))
+    assert run.goodput_share(Slo(short, short)) <= run.goodput_share(Slo(long, long))
+
+
+def test_who_never_got_a_token_was_not_served_well() -> None:
+    run = Measured.of([0.0, 0.0], [[], [1.0]])
+    assert run.good(Slo()).tolist() == [False, True]
+
+
+def test_nothing_happened() -> None:
+    run = Measured.of([], [])
+    assert (len(run), run.seconds, run.goodput_share(Slo())) == (0, 0, 0)
+    assert run.by_class() == {}
+
+
+@pytest.mark.parametrize(
+    ("arrival", "tokens", "words"),
+    [
+        ([1.0], [[0.5]], "backwards"),
+        ([0.0], [[2.0, 1.0]], "backwards"),
+        ([nan], [[1.0]], "not a number"),
+        ([0.0], [[inf]], "not a number"),
+        ([0.0, 1.0], [[1.0]], "differ in length"),
+    ],
+)
+def test_impossible_times_are_refused(
+    arrival: list[float], tokens: list[list[float]], words: str
+) -> None:
+    with pytest.raises(UserMistake, match=words):
+        Measured.of(arrival, tokens)
+
+
+def test_token_counts_must_add_up() -> None:
+    with pytest.raises(UserMistake, match="add up"):
+        Measured(np.zeros(1), np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros(2))
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,6 @@ def test_an_arm_is_condensed() -> None:
         {
             "name": "x",
             "resolved": {"chunked": True, "budget": 8, "threshold": 0},
-            "seconds": 10.0,
             "requests": [
                 request("early", 0, 1, 1.75, 6, chunks=(4,)),
                 request("long", 2, 8, 9, chunks=(8, 8)),

@@ -11,7 +11,7 @@ from typing import Any
 
 from chunkwise.durations import say
 from chunkwise.lab.demo_streams import EARLY, LATE, LONG
-from chunkwise.measured import TokenTimes
+from chunkwise.measured import Measured
 
 # One run an arm: smaller differences mean nothing even on a quiet machine.
 LEAST_NOISE = 0.10
@@ -42,34 +42,30 @@ class ArmResult:
 
 def arm_result(event: Mapping[str, Any]) -> ArmResult:
     """Condense what the engine reported for an arm."""
-    times: dict[str, list[TokenTimes]] = {EARLY: [], LONG: [], LATE: []}
-    chunks = []
-    tokens = 0
-    disturbed = min(one["arrival"] for one in event["requests"] if one["kind"] == LONG)
-    for request in event["requests"]:
-        times[request["kind"]].append(TokenTimes(request["arrival"], tuple(request["tokens"])))
-        tokens += request["prompt_tokens"] + len(request["tokens"])
-        if request["kind"] == LONG:
-            chunks.append(len(request["chunks"]))
+    requests = event["requests"]
+    run = Measured.of(
+        arrival=[request["arrival"] for request in requests],
+        tokens=[request["tokens"] for request in requests],
+        prompt_tokens=[request["prompt_tokens"] for request in requests],
+        classes=[request["kind"] for request in requests],
+    )
+    kinds = run.by_class()
+    early, long, late = kinds[EARLY], kinds[LONG], kinds[LATE]
+    undisturbed = early.gap_ends <= long.arrival.min()
     return ArmResult(
         name=event["name"],
         chunked=event["resolved"]["chunked"],
         budget=event["resolved"]["budget"],
         threshold=event["resolved"]["threshold"],
-        worst_gap=max(one.worst_gap for one in times[EARLY]),
-        waiting_ttft=fmean(one.ttft for one in times[LATE]),
-        small_mean=fmean(one.end_to_end for one in times[EARLY] + times[LATE]),
-        long_ttft=fmean(one.ttft for one in times[LONG]),
-        long_mean=fmean(one.end_to_end for one in times[LONG]),
-        chunks_per_long=fmean(chunks),
-        tokens_per_second=tokens / event["seconds"],
-        seconds=event["seconds"],
-        idle_gap=median(
-            gap
-            for one in times[EARLY]
-            for gap, end in zip(one.gaps, one.tokens[1:], strict=True)
-            if end <= disturbed
-        ),
+        worst_gap=float(early.worst_gap.max()),
+        waiting_ttft=float(late.ttft.mean()),
+        small_mean=fmean([*early.end_to_end, *late.end_to_end]),
+        long_ttft=float(long.ttft.mean()),
+        long_mean=float(long.end_to_end.mean()),
+        chunks_per_long=fmean(len(one["chunks"]) for one in requests if one["kind"] == LONG),
+        tokens_per_second=int(run.prompt_tokens.sum() + run.token_counts.sum()) / run.seconds,
+        seconds=run.seconds,
+        idle_gap=median(early.gaps[undisturbed].tolist()),
     )
 
 

@@ -64,12 +64,11 @@ def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield progress(f"{arm.name}: warming up", start + 0.4 * share)
             _play(engine, tokenizer, length, first_number=100)  # warm-up
             yield progress(f"{arm.name}: measuring", start + 0.7 * share)
-            requests, seconds = _play(engine, tokenizer, length, first_number=0)
+            requests = _play(engine, tokenizer, length, first_number=0)
             yield {
                 "event": "arm",
                 **asdict(arm),
                 "resolved": asdict(engine.resolved),
-                "seconds": seconds,
                 "requests": requests,
             }
         finally:
@@ -108,7 +107,7 @@ def arm_settings(arm: Arm, model_len: int, default_seqs: int) -> Settings:
 
 def _play(
     engine: Stepper, tokenizer: Tokenizer, long_prompt: int, first_number: int
-) -> tuple[list[dict[str, Any]], float]:
+) -> list[dict[str, Any]]:
     number = first_number
     arrivals: dict[str, float] = {}
     times: dict[str, list[float]] = {}
@@ -135,7 +134,7 @@ def _play(
     send(LATE, OTHER_OUTPUT)
     while engine.busy:
         step()
-    requests = [
+    return [
         {
             "kind": request_id.rstrip("0123456789."),
             "prompt_tokens": sum(engine.prefill_chunks(request_id)),
@@ -145,5 +144,3 @@ def _play(
         }
         for request_id, seen in times.items()
     ]
-    start = min(arrivals.values())
-    return requests, max(seen[-1] for seen in times.values()) - start
