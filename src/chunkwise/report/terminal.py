@@ -32,10 +32,11 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table; the first column is text, the others are aligned to the right."""
+    """Write a table; the first column is text, one without a name a bar, the others numbers."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if index == 0 else "right")
+        is_number = index > 0 and column
+        table.add_column(escape(column), justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     Console(highlight=False).print(table)

@@ -94,10 +94,11 @@ class Profile(BaseModel):
                 prefix = item.prefix if prefix is None else prefix.merged(item.prefix)
             if item.arrivals is not None:
                 arrivals = item.arrivals if arrivals is None else arrivals.merged(item.arrivals)
+        layouts = {item.layout for item in self.datasets}
         characters = [d.longest_characters for d in self.datasets if d.longest_characters]
         return DatasetProfile(
             name="all",
-            layout="several" if len({d.layout for d in self.datasets}) > 1 else d_layout(self),
+            layout=layouts.pop() if len(layouts) == 1 else f"{len(layouts)} layouts",
             estimated=any(item.estimated for item in self.datasets),
             prompt=prompt.summary(),
             output=output.summary(),
@@ -154,11 +155,6 @@ def is_profile(path: Path) -> bool:
             return SCHEMA.encode() in file.read(64)
     except OSError:
         return False
-
-
-def d_layout(profile: Profile) -> str:
-    """Return the layout that all datasets share."""
-    return profile.datasets[0].layout
 
 
 def profile_of(workload: Workload, tell: Callable[[int], None] | None = None) -> DatasetProfile:

@@ -50,11 +50,13 @@ class Workload:
 
     def frame(self) -> pl.LazyFrame:
         """Return all columns and the dataset's name, lazily."""
+        schema = {name: COLUMNS[name] for name in self.columns}
         lazy = self.source
         if not isinstance(lazy, pl.LazyFrame):
-            schema = pl.Schema({name: COLUMNS[name] for name in self.columns})
-            lazy = register_io_source(lambda *_: self.batches(), schema=schema)
-        return lazy.with_columns(dataset=pl.lit(self.name))
+            lazy = register_io_source(self._pushed, schema=pl.Schema(schema))
+        return lazy.with_columns(
+            *(pl.col(name).cast(kind) for name, kind in schema.items()), dataset=pl.lit(self.name)
+        )
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, checked, a bounded number at a time."""
@@ -62,6 +64,23 @@ class Workload:
         for batch in self._raw():
             yield _checked(batch, rows, self.name)
             rows += len(batch)
+
+    def _pushed(
+        self,
+        columns: list[str] | None,
+        predicate: pl.Expr | None,
+        rows: int | None,
+        size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        # What polars asks of a source: only these columns and rows.
+        left = rows
+        for batch in self.batches():
+            part = batch if columns is None else batch.select(columns)
+            part = part if left is None else part.head(left)
+            left = None if left is None else left - len(part)
+            yield part if predicate is None else part.filter(predicate)
+            if left == 0:
+                return
 
     def _raw(self) -> Iterator[pl.DataFrame]:
         if not isinstance(self.source, pl.LazyFrame):
