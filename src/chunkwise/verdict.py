@@ -43,7 +43,11 @@ class Verdict:
 
 
 def decide(
-    longest: int, p95: int, median: int, share_above: Callable[[int], float], estimated: bool = False
+    longest: int,
+    p95: int,
+    median: int,
+    share_above: Callable[[int], float],
+    estimated: bool = False,
 ) -> Verdict:
     """Judge prompt lengths. Usage: `decide(7437, 7315, 1469, share_above=lambda tokens: …)`.
 
@@ -79,7 +83,7 @@ def decide(
         chunking_rate=rate,
         reason=f"The 95th percentile is {said}{p95:,} tokens, {SELECTIVE_BELOW:,} or more: long "
         f"prompts are normal here. {share_above(threshold):.1%} are above the threshold of "
-        f"{threshold:,} (0.8 × the 95th percentile); a budget of {budget:,} cuts {rate:.1%}.",
+        f"{threshold:,} (0.8 of the 95th percentile); a budget of {budget:,} cuts {rate:.1%}.",
         settings=Settings(max_num_batched_tokens=budget),
     )
 

@@ -53,7 +53,9 @@ def analyze(
 
     if estimate and (model or tokenizer):
         raise UserMistake("Give a tokenizer (--model, --tokenizer) or --estimate, not both.")
-    columns = None if column is None else tuple(n for name in column.split(",") if (n := name.strip()))
+    columns = (
+        None if column is None else tuple(n for name in column.split(",") if (n := name.strip()))
+    )
     if columns == ():
         raise UserMistake("--column needs at least one name, such as --column question.")
     with progress() as say:

@@ -54,18 +54,12 @@ def show(analysis: Analysis, model: str) -> None:
     _show_histogram(overall.prompt, overall.estimated)
     _show_long(profile, overall)
     if overall.prefix is not None:
-        _show_prefix(overall.prefix, overall.estimated)
+        _show_prefix(profile, overall.prefix, overall.estimated)
     if overall.arrivals is not None:
         print_lines(["", arrival_sentence(overall.arrivals, several)])
     verdict = overall.verdict()
     print_lines(["", *verdict_lines(verdict, model)])
-    notes = [f"{item.name}: {note}." for item in profile.datasets for note in item.notes]
-    left_out = [f"Left out: {reason}" for _, reason in analysis.skipped]
-    for lines in (notes, left_out):
-        if lines:
-            print_lines(["", *lines[:20]])
-            if len(lines) > 20:
-                print_lines([f"… and {len(lines) - 20} more; --json has them all."])
+    _show_remarks(analysis)
 
 
 def headline(profile: Profile, overall: DatasetProfile) -> str:
@@ -99,7 +93,7 @@ def arrival_sentence(arrivals: ArrivalSummary, several: bool) -> str:
     if arrivals.rate is None:
         return "Arrivals: all at once."
     peaks = [
-        f"{ratio:.1f}× over {window} s"
+        f"{ratio:.1f} over {window} s"
         for window in WINDOWS
         if (ratio := arrivals.peak_to_mean(window)) is not None
     ]
@@ -111,8 +105,9 @@ def arrival_sentence(arrivals: ArrivalSummary, several: bool) -> str:
     return text + (". Files are taken one after another." if several else ".")
 
 
-def prefix_sentence(prefix: PrefixSummary, estimated: bool = False) -> str:
+def prefix_sentence(profile: Profile, prefix: PrefixSummary, estimated: bool) -> str:
     """Say how much was seen before, and how well it is known."""
+    known = sum(item.prefix is not None for item in profile.datasets)
     least = "At least " if prefix.lower_bound else ""
     blocks = "blocks of several sizes"
     if prefix.block_size is not None:
@@ -128,6 +123,8 @@ def prefix_sentence(prefix: PrefixSummary, estimated: bool = False) -> str:
     text += ")."
     if prefix.lower_bound:
         text += " Reuse across files is not counted."
+    if known < len(profile.datasets):
+        text += f" Known for {known} of {len(profile.datasets)} datasets."
     if prefix.curve_sampled < 1:
         text += f" The curve follows {prefix.curve_sampled:.2%} of blocks."
     return text
@@ -256,6 +253,22 @@ def verdict_word(item: DatasetProfile) -> str:
     return f"{verdict.name} {verdict.threshold:,}" if verdict.threshold else verdict.name
 
 
+def _show_remarks(analysis: Analysis) -> None:
+    notes = [f"{item.name}: {note}." for item in analysis.profile.datasets for note in item.notes]
+    if notes:
+        print_lines(["", *notes[:5]])
+    if len(notes) > 5:
+        print_lines([f"… and {len(notes) - 5} more such notes; --json has them all."])
+    if skipped := analysis.skipped:
+        print_lines(
+            [
+                "",
+                f"{len(skipped)} of {len(skipped) + len(analysis.profile.datasets)} files were "
+                f"left out; --json has every reason. The first: {skipped[0][1]}",
+            ]
+        )
+
+
 def _show_lengths(overall: DatasetProfile) -> None:
     rows = [("prompt" + (" (estimated)" if overall.estimated else ""), overall.prompt)]
     if overall.output.count:
@@ -314,13 +327,17 @@ def _show_long(profile: Profile, overall: DatasetProfile) -> None:
     if overall.longest_characters is not None:
         share = overall.over_long_characters / max(1, overall.requests)
         rows.append(
-            [f"over {LONG_CHARACTERS:,} characters", f"{share:.1%}", "",
-             f"{_datasets_long(profile):.0%}"]
+            [
+                f"over {LONG_CHARACTERS:,} characters",
+                f"{share:.1%}",
+                "",
+                f"{_datasets_long(profile):.0%}",
+            ]
         )
     print_table("Long prompts", ["", "of requests", "of tokens", "of datasets"], rows)
 
 
-def _show_prefix(prefix: PrefixSummary, estimated: bool) -> None:
+def _show_prefix(profile: Profile, prefix: PrefixSummary, estimated: bool) -> None:
     points = curve_points(prefix, most=8)
     if prefix.seen_tokens:
         print_table(
@@ -328,4 +345,4 @@ def _show_prefix(prefix: PrefixSummary, estimated: bool) -> None:
             ["cache, tokens", "of prompt tokens found", ""],
             [[f"{size:,}", f"{share:.1%}", bar(share, 1)] for size, share in points],
         )
-    print_lines([prefix_sentence(prefix, estimated)])
+    print_lines([prefix_sentence(profile, prefix, estimated)])

@@ -72,11 +72,11 @@ def page(analysis: Analysis, model: str) -> str:
         _section("Lengths", _lengths_chart(overall), _quantiles(overall)),
     ]
     if overall.prefix is not None:
-        text = f"<p>{escape(prefix_sentence(overall.prefix, overall.estimated))}</p>"
-        parts.append(_section("Prefix reuse", _prefix_chart(overall), text))
+        said = prefix_sentence(profile, overall.prefix, overall.estimated)
+        parts.append(_section("Prefix reuse", _prefix_chart(overall), f"<p>{escape(said)}</p>"))
     if overall.arrivals is not None:
-        text = f"<p>{escape(arrival_sentence(overall.arrivals, len(profile.datasets) > 1))}</p>"
-        parts.append(_section("Arrivals", _arrivals_chart(overall), text))
+        said = arrival_sentence(overall.arrivals, len(profile.datasets) > 1)
+        parts.append(_section("Arrivals", _arrivals_chart(overall), f"<p>{escape(said)}</p>"))
     parts += [_datasets(profile), _remarks(analysis)]
     parts.append(f'<p class="small">Made by chunkwise {__version__} analyze.</p>')
     return (

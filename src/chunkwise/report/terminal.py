@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from chunkwise.errors import plain
+
 PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
 
@@ -33,12 +35,12 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Write a table; the first column is text, one without a name a bar, the others numbers."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table = Table(title=_safe(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
         is_number = index > 0 and column
-        table.add_column(escape(column), justify="right" if is_number else "left")
+        table.add_column(_safe(column), justify="right" if is_number else "left")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(_safe(cell) for cell in row))
     Console(highlight=False).print(table)
 
 
@@ -46,12 +48,12 @@ def print_lines(lines: Sequence[str]) -> None:
     """Write plain sentences."""
     console = Console(highlight=False)
     for line in lines:
-        console.print(escape(line))
+        console.print(_safe(line))
 
 
 def print_note(text: str) -> None:
     """Write a remark to stderr."""
-    Console(stderr=True, highlight=False).print(escape(text), style="dim")
+    Console(stderr=True, highlight=False).print(_safe(text), style="dim")
 
 
 @contextmanager
@@ -66,9 +68,9 @@ def progress(total: float = 1.0) -> Iterator[Progress]:
         task = bar.add_task("", total=total)
 
         def say(text: str, done: float | None = None) -> None:
-            bar.update(task, description=escape(text), completed=done)
+            bar.update(task, description=_safe(text), completed=done)
             if not console.is_terminal:
-                console.print(escape(text), style="dim", highlight=False)
+                console.print(_safe(text), style="dim", highlight=False)
 
         yield say
 
@@ -77,3 +79,8 @@ def bar(value: float, largest: float, width: int = 24) -> str:
     """Draw a horizontal bar of up to `width` characters, an eighth of one exact."""
     eighths = 0 if largest <= 0 else round(value / largest * width * 8)
     return "█" * (eighths // 8) + PARTS[eighths % 8]
+
+
+def _safe(text: str) -> str:
+    # What comes from a file is shown as it is: no markup and no control characters.
+    return escape(plain(text))

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from time import monotonic
 
-from chunkwise.errors import UserMistake
+from chunkwise.errors import UserMistake, plain
 from chunkwise.workload.layouts import DEFAULT_BLOCK
 from chunkwise.workload.profile import DatasetProfile, Profile, is_profile, profile_of
 from chunkwise.workload.readers import (
@@ -97,9 +97,9 @@ def _expanded(named: str) -> Iterator[_Place]:
     path = Path(named).expanduser()
     if path.is_dir():
         for file in files_in(path):
-            yield _Place(file.relative_to(path).as_posix(), file, among_others=True)
+            yield _Place(plain(file.relative_to(path).as_posix()), file, among_others=True)
     elif path.is_file():
-        yield _Place(path.name, path, among_others=False)
+        yield _Place(plain(path.name), path, among_others=False)
     else:
         raise UserMistake(f"There is no file or folder at {named[:200]}.")
 

@@ -103,12 +103,12 @@ class ArrivalCollector:
         if not self._rows:
             self._first = self._last = float(arrivals[0])
         gaps = np.diff(arrivals, prepend=self._last)
-        if (late := int(np.argmin(gaps))) or gaps[0] < 0:
-            if gaps[late] < 0:
-                raise UserMistake(
-                    f"Request {self._rows + late + 1:,} arrives {-gaps[late]:,.3f} s before the "
-                    f"one above it: sort the rows by arrival time first."
-                )
+        late = int(np.argmin(gaps))
+        if gaps[late] < 0:
+            raise UserMistake(
+                f"Request {self._rows + late + 1:,} arrives {-gaps[late]:,.3f} s before the one "
+                f"above it: sort the rows by arrival time first."
+            )
         since = arrivals - self._first
         self._gap_squares += float(gaps @ gaps)
         self._gaps += len(arrivals) - (0 if self._rows else 1)

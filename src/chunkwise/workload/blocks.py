@@ -28,10 +28,7 @@ def chained(values: Ids, lengths: Counts, every: int = 1) -> tuple[Ids, Counts]:
     place = position.view(np.uint64) * _STEP
     running = np.cumsum(_mixed(values + place + _STEP))
     counts = lengths // every
-    if every == 1:
-        ends = np.arange(len(values))
-    else:
-        ends = np.flatnonzero((position + 1) % every == 0)
+    ends = np.flatnonzero((position + 1) % every == 0)
     before = np.where(starts > 0, running[np.maximum(starts, 1) - 1] if len(values) else 0, 0)
     ids = _mixed(running[ends] - np.repeat(before.astype(np.uint64), counts) + place[ends])
     return ids, counts

@@ -18,7 +18,7 @@ from jinja2 import TemplateError as JinjaError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MOST_SECONDS = 5.0
+MOST_SECONDS = 2.0
 MOST_CHARACTERS = 16 * 2**20
 LONGEST_TEMPLATE = 2**20
 

@@ -44,9 +44,7 @@ class Layout:
 
 LAYOUTS = (
     Layout("Azure LLM trace", "ContextTokens", "GeneratedTokens", "TIMESTAMP"),
-    Layout(
-        "Mooncake trace", "input_length", "output_length", "timestamp", 1e-3, "hash_ids", 512
-    ),
+    Layout("Mooncake trace", "input_length", "output_length", "timestamp", 1e-3, "hash_ids", 512),
     Layout(
         "BurstGPT trace",
         "Request tokens",
@@ -106,7 +104,7 @@ def _converted(
 ) -> pl.Expr:
     column = pl.col(theirs)
     if ours == "prefix_blocks":
-        if not isinstance(kind, pl.List) or not kind.inner.is_integer():  # type: ignore[union-attr]
+        if not isinstance(kind, pl.List) or not kind.inner.is_integer():
             raise UserMistake(f"`{theirs}` must hold lists of whole numbers, one per block.")
         return column.cast(pl.List(pl.Int64))
     if ours == "request_class":

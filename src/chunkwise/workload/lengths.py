@@ -18,7 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 THRESHOLDS = (1_024, 2_048, 4_096, 8_192, 32_768)
 # Powers of two and their middles: 0, 1, 2, 3, 4, 6, 8, 12, … ; bin i is [edge i, edge i+1).
-EDGES = (0, 1, *(edge for power in range(1, 31) for edge in (2**power, 3 * 2 ** (power - 1))), 2**31)
+EDGES = (
+    0,
+    1,
+    *(edge for power in range(1, 31) for edge in (2**power, 3 * 2 ** (power - 1))),
+    2**31,
+)
 LARGEST = 2**31 - 1
 MOST_VALUES = 65_536
 # Rank error of one quantile 0.28% (99% confidence) in about 12 kB.
@@ -41,7 +46,9 @@ class LengthSummary(BaseModel):
     total: Whole
     largest: Length
     above: dict[int, tuple[Whole, Whole]]  # threshold -> requests above it, and their tokens
-    histogram: dict[Annotated[int, Field(ge=0, lt=len(EDGES) - 1)], Count]  # index of EDGES -> requests, empty bins left out
+    histogram: dict[
+        Annotated[int, Field(ge=0, lt=len(EDGES) - 1)], Count
+    ]  # index of EDGES -> requests, empty bins left out
     values: Annotated[list[Length], Field(max_length=MOST_VALUES)] | None = None
     counts: list[Count] | None = None
     sketch: str | None = None
@@ -109,10 +116,12 @@ class LengthSummary(BaseModel):
         if self.values is None:
             kll = self._kll()
             grid = np.asarray(kll.get_quantiles(np.linspace(0, 1, 4097), True), dtype=np.int64)
-            return grid[np.ceil(uniform * 4096).astype(np.int64)]
+            at: Ints = np.ceil(uniform * 4096).astype(np.int64)
+            return np.take(grid, at)
         cumulated = np.cumsum(np.asarray(self.counts, dtype=np.float64)) / max(1, self.count)
         index = np.searchsorted(cumulated, uniform, side="right")
-        return np.asarray(self.values, dtype=np.int64)[np.minimum(index, len(self.values) - 1)]
+        last = len(self.values) - 1
+        return np.take(np.asarray(self.values, dtype=np.int64), np.minimum(index, last))
 
     def _kll(self) -> datasketches.kll_ints_sketch:
         assert self.sketch is not None
@@ -124,7 +133,7 @@ class LengthCollector:
 
     def __init__(self) -> None:
         self._count = self._total = self._largest = 0
-        self._above = {threshold: (0, 0) for threshold in THRESHOLDS}
+        self._above = dict.fromkeys(THRESHOLDS, (0, 0))
         self._histogram = np.zeros(len(EDGES) - 1, dtype=np.int64)
         self._dense: Ints = np.zeros(0, dtype=np.int64)
         self._far: dict[int, int] = {}  # the few values of _DENSE and more

@@ -12,7 +12,6 @@ import math
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from chunkwise.workload.blocks import Counts, Ids, chained
@@ -167,18 +166,19 @@ class PrefixCollector:
         reuses, distance = distances(previous)
         # A lookup comes before the request's own blocks go in: do not count those.
         start = starts[np.searchsorted(starts, reuses, side="right") - 1] if len(reuses) else reuses
-        distance = (distance - (reuses - start)) / rate
+        distance = distance - (reuses - start)
         curve: dict[int, int] = {}
         for size in SIZES:
-            lost = round(int(weight[reuses[distance >= size / self._size]].sum()) / rate)
+            lost = round(int(weight[reuses[distance >= size / self._size * rate]].sum()) / rate)
             curve[size] = max(0, seen - lost)
             if not lost:
                 break
         return curve, rate
 
 
-def _backwards(counts: Counts) -> npt.NDArray[np.int64]:
+def _backwards(counts: Counts) -> Counts:
     # Indices that turn each row's ids around, the rows staying in order.
     ends = np.cumsum(counts)
     starts = ends - counts
-    return np.repeat(starts + ends - 1, counts) - np.arange(int(ends[-1]) if len(ends) else 0)
+    turned: Counts = np.repeat(starts + ends - 1, counts)
+    return turned - np.arange(len(turned))

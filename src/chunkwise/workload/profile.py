@@ -23,7 +23,7 @@ from chunkwise.workload.lengths import Count, LengthCollector, LengthSummary
 from chunkwise.workload.prefix import PrefixCollector, PrefixSummary
 from chunkwise.workload.workload import OUTPUT_KINDS, Workload
 
-SCHEMA = "chunkwise.profile/1"
+SCHEMA: Literal["chunkwise.profile/1"] = "chunkwise.profile/1"
 LARGEST_FILE = 512 * 2**20
 LONG_CHARACTERS = 8_192
 MOST_CLASSES = 64
@@ -203,7 +203,7 @@ def profile_of(workload: Workload, tell: Callable[[int], None] | None = None) ->
         estimated=workload.estimated,
         prompt=prompt.summary(),
         output=output.summary(),
-        output_kinds={kind: count for kind, count in kinds.items() if count},  # type: ignore[misc]
+        output_kinds={kind: count for kind, count in kinds.items() if count},
         longest_characters=longest if "prompt_chars" in has else None,
         over_long_characters=over,
         classes=classes,

@@ -152,8 +152,9 @@ def _array_batches(
         except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
             raise unreadable(name, error) from None
         origin = frame[:1] if origin is None else origin
+        # With the file's first row in front, so that arrivals count from there.
         part = layouts.workload(pl.concat([origin, frame]).lazy(), layout, name, block_size)
-        yield from (made[1:] for made in part.batches())
+        yield pl.concat(part.batches())[1:]
 
 
 def _table(lazy: pl.LazyFrame, name: str, reading: Reading) -> Workload:
@@ -261,7 +262,7 @@ def _frame(
         "prompt_chars": numbers.characters,
         "output_tokens": pl.Series(outputs, dtype=pl.Int64),
         "output_kind": pl.Series(kinds, dtype=pl.Enum(OUTPUT_KINDS)),
-        "prefix_blocks": pl.Series(blocks, dtype=pl.List(pl.UInt64)),
+        "prefix_blocks": pl.Series(list(map(pl.Series, blocks)), dtype=pl.List(pl.UInt64)),
     }
     if layout.has_classes:
         columns["request_class"] = [row["class"] for row in batch]

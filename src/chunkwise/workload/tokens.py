@@ -16,12 +16,14 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
+import chunkwise
 from chunkwise.errors import EngineTrouble, UserMistake
 from chunkwise.workload.chat import LONGEST_TEMPLATE, ChatTemplate
 from chunkwise.workload.measure import Measured
@@ -99,9 +101,7 @@ def _template(home: Path) -> ChatTemplate | None:
 class TokenPool:
     """Text workers. Usage: `with TokenPool(found, 16) as pool: pool.measured(batches)`."""
 
-    def __init__(
-        self, found: FoundTokenizer, block_size: int, workers: int | None = None
-    ) -> None:
+    def __init__(self, found: FoundTokenizer, block_size: int, workers: int | None = None) -> None:
         count = workers or len(os.sched_getaffinity(0))
         start = {
             "tokenizer": str(found.file),
@@ -141,10 +141,8 @@ class TokenPool:
             child.wait()
             for pipe in (child.stdin, child.stdout):
                 if pipe is not None:
-                    try:
+                    with suppress(BrokenPipeError):
                         pipe.close()
-                    except BrokenPipeError:
-                        pass
 
     def _measure(self, batch: Batch) -> Measured:
         child = self._free.get()
@@ -158,15 +156,25 @@ class TokenPool:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.close()
 
 
 def _start_child() -> subprocess.Popen[bytes]:
-    # One thread each: the processes are the parallelism. -P: modules of the
-    # current directory must not shadow ours.
-    variables = {**os.environ, "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    # One thread each: the processes are the parallelism. -P and an absolute path:
+    # the same package as here, whatever the current directory holds.
+    home = str(Path(chunkwise.__file__).absolute().parents[1])
+    paths = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    variables = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "RAYON_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "chunkwise.workload.worker"],
         stdin=subprocess.PIPE,
@@ -183,7 +191,7 @@ def _ask(child: subprocess.Popen[bytes], content: Any) -> bytes:
         write_frame(child.stdin, json.dumps(content).encode())
         if not select.select([child.stdout], [], [], PATIENCE)[0]:
             raise UserMistake(f"Tokenizing a batch of prompts took over {PATIENCE:g} s; stopped.")
-        answer = read_frame(child.stdout)  # type: ignore[arg-type]
+        answer = read_frame(child.stdout)
     except BrokenPipeError:
         answer = None
     if not answer:

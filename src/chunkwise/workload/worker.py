@@ -11,7 +11,7 @@ import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,13 +64,13 @@ class Tokens:
         return self._renderer.render(part["messages"], part.get("tools"))
 
 
-def read_frame(stream: BinaryIO) -> bytes | None:
+def read_frame(stream: IO[bytes]) -> bytes | None:
     """Read one frame; None at the end."""
     size = stream.read(8)
     return stream.read(int.from_bytes(size, "little")) if len(size) == 8 else None
 
 
-def write_frame(stream: BinaryIO, content: bytes) -> None:
+def write_frame(stream: IO[bytes], content: bytes) -> None:
     """Write one frame."""
     stream.write(len(content).to_bytes(8, "little"))
     stream.write(content)
@@ -88,8 +88,8 @@ def unpack(content: bytes) -> Measured:
     """Return the numbers of a frame's content."""
     numbers = np.frombuffer(content, dtype=_NUMBER)
     rows = int(numbers[0])
-    columns = [numbers[1 + i * rows : 1 + (i + 1) * rows] for i in range(4)]
-    return Measured(*columns, numbers[1 + 4 * rows :].view(np.uint64))
+    tokens, characters, outputs, counts = numbers[1 : 1 + 4 * rows].reshape(4, rows)
+    return Measured(tokens, characters, outputs, counts, numbers[1 + 4 * rows :].view(np.uint64))
 
 
 def main() -> None:
