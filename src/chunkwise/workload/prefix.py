@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from chunkwise.workload.blocks import Counts, Ids, chained
-from chunkwise.workload.stack import distances, previous_touch
+from chunkwise.workload.stack import distances, first_touches, previous_touch
 
 MOST_HELD = 48_000_000  # 8 bytes each, and three times that while they are sorted
 MOST_IN_CURVE = 2**21
@@ -108,18 +108,17 @@ class PrefixCollector:
         """Return what was taken in so far."""
         rate = self._limit / 2**64
         ids, starts, short = self._joined()
-        previous = previous_touch(ids)
-        first = previous < 0
-        weight = np.full(len(ids), self._size, dtype=np.int64)
-        weight[starts[short > 0]] -= short[short > 0]
-        firsts, first_tokens = int(first.sum()), int(weight[first].sum())
+        first = first_touches(ids)
+        firsts = int(np.count_nonzero(first))
+        first_tokens = firsts * self._size - int(short[first[starts]].sum())
+        del first
         seen_tokens = max(0, self._block_tokens - round(first_tokens / rate))
         error = 0.0
         if rate < 1 and self._tokens:
             # Each different block is followed with probability `rate`.
             spread = 1.96 * math.sqrt(firsts * (1 - rate)) / rate * self._size
             error = min(1.0, spread / self._tokens)
-        curve, curve_rate = self._curve(ids, starts, previous, weight, seen_tokens, rate)
+        curve, curve_rate = self._curve(ids, starts, short, seen_tokens, rate)
         return PrefixSummary(
             block_size=self._size,
             blocks=self._blocks,
@@ -145,25 +144,34 @@ class PrefixCollector:
         self._parts.append((ids, counts, short))
 
     def _joined(self) -> tuple[Ids, Counts, Counts]:
-        ids = np.concatenate([part[0] for part in self._parts] or [np.zeros(0, np.uint64)])
-        counts = np.concatenate([part[1] for part in self._parts] or [np.zeros(0, np.int64)])
-        short = np.concatenate([part[2] for part in self._parts] or [np.zeros(0, np.int64)])
+        """Return the ids, where each request with any begins, and its last block's shortfall."""
+        if len(self._parts) > 1:
+            ids, counts, short = (np.concatenate(side) for side in zip(*self._parts, strict=True))
+            self._parts = [(ids, counts, short)]
+        if not self._parts:
+            none = np.zeros(0, dtype=np.int64)
+            return none.astype(np.uint64), none, none
+        ids, counts, short = self._parts[0]
         some = counts > 0
         return ids, (np.cumsum(counts) - counts)[some], short[some]
 
     def _curve(
-        self, ids: Ids, starts: Counts, previous: Counts, weight: Counts, seen: int, rate: float
+        self, ids: Ids, starts: Counts, short: Counts, seen: int, rate: float
     ) -> tuple[dict[int, int], float]:
-        if len(ids) > MOST_IN_CURVE:
-            share = MOST_IN_CURVE / len(ids)
-            rate *= share
-            kept = ids < np.uint64(int(self._limit * share))
-            # Where each request starts among the kept ones.
-            starts = np.unique((np.cumsum(kept) - kept)[starts])
-            ids, weight = ids[kept], weight[kept]
-            starts = starts[starts < len(ids)]
-            previous = previous_touch(ids)
-        reuses, distance = distances(previous)
+        share = min(1.0, MOST_IN_CURVE / max(1, len(ids)))
+        kept = np.flatnonzero(ids < np.uint64(int(self._limit * share))) if share < 1 else None
+        rate *= share
+        if kept is not None:
+            ids = ids[kept]
+            # Where each request begins among the kept ones, and whether its last
+            # block, which comes first, is one of them.
+            begins = np.searchsorted(kept, starts)
+            there = np.append(kept, -1)[begins] == starts
+            some = np.diff(begins, append=len(kept)) > 0
+            starts, short = begins[some], (short * there)[some]
+        weight = np.full(len(ids), self._size, dtype=np.int64)
+        weight[starts] -= short
+        reuses, distance = distances(previous_touch(ids))
         # A lookup comes before the request's own blocks go in: do not count those.
         start = starts[np.searchsorted(starts, reuses, side="right") - 1] if len(reuses) else reuses
         distance = distance - (reuses - start)
