@@ -24,10 +24,9 @@ def env(
         else:
             print_lines([sentence])
         return
-    with progress() as say, Child("env", {}, keep_log=False) as child:
-        say(f"Asking vLLM {found.version}")
+    with progress() as say, Child("chunkwise.lab.environment:run", {}, keep_log=False) as child:
+        say(f"Asking vLLM {found.version}", 0.1)
         facts = child.result()
-    del facts["event"]
     vllm = {"version": found.version, "distribution": found.distribution}
     if as_json:
         print_json("env", {"vllm": vllm, **facts})
@@ -42,15 +41,24 @@ def _show(vllm: dict[str, str], facts: dict[str, Any], removed: dict[str, str]) 
     print_table(
         "What vLLM takes where you say nothing",
         ["used as", "max_num_batched_tokens", "max_num_seqs", "because of"],
-        [
+        text={0, 3},
+        rows=[
             [item["usage"], f"{item['budget']:,}", f"{item['seqs']:,}", item["reason"]]
             for item in facts["defaults"]
         ],
     )
+    print_lines(
+        [
+            "vLLM picks these by the device's kind and memory and by how it is used; they change",
+            "between versions, so write down what you depend on.",
+            "",
+        ]
+    )
     print_table(
         "What this vLLM can do",
         ["capability", "here", "for"],
-        [
+        text={0, 1, 2},
+        rows=[
             [item["name"], "yes" if item["present"] else "no", item["purpose"]]
             for item in facts["capabilities"]
         ],
@@ -58,5 +66,6 @@ def _show(vllm: dict[str, str], facts: dict[str, Any], removed: dict[str, str]) 
     print_table(
         "Arguments it no longer has",
         ["argument", "instead"],
-        [[name, removed[name]] for name in facts["removed"]],
+        text={0, 1},
+        rows=[[name, removed[name]] for name in facts["removed"]],
     )

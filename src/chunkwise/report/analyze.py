@@ -229,7 +229,8 @@ def _show_datasets(profile: Profile) -> None:
     print_table(
         "Datasets (prompt tokens)",
         ["dataset", "requests", "p50", "p95", "max", "shape", "seen", "verdict"],
-        [
+        text={0, 5, 7},
+        rows=[
             [
                 item.name,
                 f"{item.requests:,}",
@@ -301,7 +302,8 @@ def _show_histogram(prompt: LengthSummary, estimated: bool) -> None:
     print_table(
         "Prompt lengths" + (" (estimated)" if estimated else ""),
         ["tokens", "requests", "share", ""],
-        [
+        text={0, 3},
+        rows=[
             [
                 f"{2**power if power else 0:,} to {2 ** (power + 1) - 1:,}",
                 f"{count:,}",
@@ -343,6 +345,7 @@ def _show_prefix(profile: Profile, prefix: PrefixSummary, estimated: bool) -> No
         print_table(
             "Prefix reuse by cache size",
             ["cache, tokens", "of prompt tokens found", ""],
-            [[f"{size:,}", f"{share:.1%}", bar(share, 1)] for size, share in points],
+            text={2},
+            rows=[[f"{size:,}", f"{share:.1%}", bar(share, 1)] for size, share in points],
         )
     print_lines([prefix_sentence(profile, prefix, estimated)])

@@ -6,15 +6,14 @@ Results go to stdout; progress, notes and errors go to stderr, so that
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from chunkwise.errors import plain
+from chunkwise.report.escape import escape
 
 PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
@@ -22,8 +21,8 @@ PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 class Progress(Protocol):
     """Says what is being done now."""
 
-    def __call__(self, text: str, done: float | None = None) -> None:
-        """Show `text`; `done` is the finished share, if it is known."""
+    def __call__(self, text: str, done: float) -> None:
+        """Show `text`, and how large a share of the work is done."""
         ...
 
 
@@ -33,14 +32,18 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table; the first column is text, one without a name a bar, the others numbers."""
-    table = Table(title=_safe(title), title_justify="left", title_style="bold")
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text: Container[int] = (0,),
+) -> None:
+    """Write a table; `text` names the columns of words, the others are numbers."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
-        is_number = index > 0 and column
-        table.add_column(_safe(column), justify="right" if is_number else "left")
+        table.add_column(escape(column), justify="left" if index in text else "right")
     for row in rows:
-        table.add_row(*(_safe(cell) for cell in row))
+        table.add_row(*(escape(cell) for cell in row))
     Console(highlight=False).print(table)
 
 
@@ -48,16 +51,16 @@ def print_lines(lines: Sequence[str]) -> None:
     """Write plain sentences."""
     console = Console(highlight=False)
     for line in lines:
-        console.print(_safe(line))
+        console.print(escape(line))
 
 
 def print_note(text: str) -> None:
     """Write a remark to stderr."""
-    Console(stderr=True, highlight=False).print(_safe(text), style="dim")
+    Console(stderr=True, highlight=False).print(escape(text), style="dim")
 
 
 @contextmanager
-def progress(total: float = 1.0) -> Iterator[Progress]:
+def progress() -> Iterator[Progress]:
     """Show a bar on stderr while work is done. Usage: `with progress() as say: say("…", 0.5)`."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -65,12 +68,12 @@ def progress(total: float = 1.0) -> Iterator[Progress]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
+        task = bar.add_task("", total=1.0)
 
-        def say(text: str, done: float | None = None) -> None:
-            bar.update(task, description=_safe(text), completed=done)
+        def say(text: str, done: float) -> None:
+            bar.update(task, description=escape(text), completed=done)
             if not console.is_terminal:
-                console.print(_safe(text), style="dim", highlight=False)
+                console.print(escape(text), style="dim", highlight=False)
 
         yield say
 
@@ -79,8 +82,3 @@ def bar(value: float, largest: float, width: int = 24) -> str:
     """Draw a horizontal bar of up to `width` characters, an eighth of one exact."""
     eighths = 0 if largest <= 0 else round(value / largest * width * 8)
     return "█" * (eighths // 8) + PARTS[eighths % 8]
-
-
-def _safe(text: str) -> str:
-    # What comes from a file is shown as it is: no markup and no control characters.
-    return escape(plain(text))

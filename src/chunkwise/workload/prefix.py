@@ -12,6 +12,7 @@ import math
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from chunkwise.workload.blocks import Counts, Ids, chained
@@ -22,6 +23,7 @@ MOST_IN_CURVE = 2**21
 # Cache sizes of the curve, in tokens.
 SIZES = tuple(2**power for power in range(10, 41))
 
+Rows = npt.NDArray[np.int32]
 Tokens = Annotated[int, Field(ge=0, le=2**62)]
 
 
@@ -86,23 +88,22 @@ class PrefixCollector:
         self._held = self._blocks = self._tokens = self._block_tokens = 0
         # Per batch: ids (last block of a request first), kept ids per request, and
         # by how much the request's last block falls short of a full one.
-        self._parts: list[tuple[Ids, Counts, Counts]] = []
+        self._parts: list[tuple[Ids, Rows, Rows]] = []
 
     def add(self, values: Ids, counts: Counts, prompts: Counts) -> None:
         """Take in a batch: the rows' block ids one after another, how many, prompt tokens."""
         ids, counts = chained(values, counts)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        backwards = _backwards(counts)
-        short = np.clip(counts * self._size - prompts, 0, np.where(counts > 0, self._size, 0))
+        some = counts > 0
+        short = np.clip(counts[some] * self._size - prompts[some], 0, self._size)
         self._blocks += len(ids)
         self._tokens += int(prompts.sum())
-        self._block_tokens += int((counts * self._size - short).sum())
-        self._keep(ids[backwards], rows, counts, short)
+        self._block_tokens += len(ids) * self._size - int(short.sum())
+        self._keep(ids[_backwards(counts)], counts[some], short)
         while self._held > self._most_held:
             self._limit //= 2
             parts, self._parts, self._held = self._parts, [], 0
-            for kept, per_row, lacking in parts:
-                self._keep(kept, np.repeat(np.arange(len(per_row)), per_row), per_row, lacking)
+            for part in parts:
+                self._keep(*part)
 
     def summary(self) -> PrefixSummary:
         """Return what was taken in so far."""
@@ -131,32 +132,32 @@ class PrefixCollector:
             error=error,
         )
 
-    def _keep(self, ids: Ids, rows: Counts, counts: Counts, short: Counts) -> None:
-        if self._limit < 2**64:
+    def _keep(self, ids: Ids, counts: Counts | Rows, short: Counts | Rows) -> None:
+        if self._limit < 2**64 and len(ids):
             kept = ids < np.uint64(self._limit)
+            starts = np.cumsum(counts, dtype=np.int64) - counts
             # The last block comes first: without it, the row has no short block.
-            nonempty = counts > 0
-            heads = (np.cumsum(counts) - counts)[nonempty]
-            short = short.copy()
-            short[nonempty] *= kept[heads]
-            ids, counts = ids[kept], np.bincount(rows[kept], minlength=len(counts))
+            short = short * kept[starts]
+            counts = np.add.reduceat(kept, starts, dtype=np.int64)
+            ids = ids[kept]
+        some = counts > 0
         self._held += len(ids)
-        self._parts.append((ids, counts, short))
+        # Rows that hold nothing are forgotten, so rows are bounded by ids.
+        self._parts.append((ids, counts[some].astype(np.int32), short[some].astype(np.int32)))
 
-    def _joined(self) -> tuple[Ids, Counts, Counts]:
+    def _joined(self) -> tuple[Ids, Counts, Rows]:
         """Return the ids, where each request with any begins, and its last block's shortfall."""
         if len(self._parts) > 1:
             ids, counts, short = (np.concatenate(side) for side in zip(*self._parts, strict=True))
             self._parts = [(ids, counts, short)]
         if not self._parts:
             none = np.zeros(0, dtype=np.int64)
-            return none.astype(np.uint64), none, none
+            return none.astype(np.uint64), none, none.astype(np.int32)
         ids, counts, short = self._parts[0]
-        some = counts > 0
-        return ids, (np.cumsum(counts) - counts)[some], short[some]
+        return ids, np.cumsum(counts, dtype=np.int64) - counts, short
 
     def _curve(
-        self, ids: Ids, starts: Counts, short: Counts, seen: int, rate: float
+        self, ids: Ids, starts: Counts, short: Rows, seen: int, rate: float
     ) -> tuple[dict[int, int], float]:
         share = min(1.0, MOST_IN_CURVE / max(1, len(ids)))
         kept = np.flatnonzero(ids < np.uint64(int(self._limit * share))) if share < 1 else None
