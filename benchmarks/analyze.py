@@ -131,7 +131,8 @@ def bare_tokens(path: Path) -> tuple[tuple[float, float], str]:
 def pooled_tokens(path: Path) -> tuple[tuple[float, float], str]:
     from chunkwise.lab.models import smollm2
     from chunkwise.workload.profile import profile_of
-    from chunkwise.workload.readers import Reading, open_file
+    from chunkwise.workload.readers import open_file
+    from chunkwise.workload.text_workload import Reading
     from chunkwise.workload.tokens import TokenPool, find_tokenizer
 
     with TokenPool(find_tokenizer(str(smollm2())), 16, workers=THREADS) as pool:

@@ -77,6 +77,7 @@ FILES = {
     "empty": lambda p: make(p / "x.csv", ""),
     "only a header": lambda p: make(p / "x.csv", CSV.splitlines()[0] + "\n"),
     "bad message": lambda p: make(p / "x.jsonl", '{"messages": [{"content": "no role"}]}\n'),
+    "a row without a prompt": lambda p: make(p / "x.jsonl", '{"prompt": "a"}\n{"prompt": null}\n'),
     "no messages": lambda p: make(p / "x.jsonl", '{"messages": []}\n'),
     "negative limit": lambda p: make(p / "x.jsonl", '{"prompt": "a", "max_tokens": -1}\n'),
     "a directory that is empty": lambda p: p,
@@ -95,6 +96,7 @@ SAID = {
     "missing in JSON": "prompt_tokens of request 2 is missing",
     "out of order": "Request 2 arrives",
     "gzip": "gunzip -k",
+    "a row without a prompt": "request 2 has nothing in `prompt`",
 }
 
 

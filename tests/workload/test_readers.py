@@ -7,7 +7,8 @@ import pytest
 from chunkwise.errors import UserMistake
 from chunkwise.workload import readers
 from chunkwise.workload.profile import DatasetProfile, profile_of
-from chunkwise.workload.readers import EstimateMeter, Reading, files_in, open_address, open_file
+from chunkwise.workload.readers import files_in, open_address, open_file
+from chunkwise.workload.text_workload import EstimateMeter, Reading
 
 ESTIMATE = Reading(estimate=True, meter=lambda: EstimateMeter(16))
 
@@ -101,6 +102,24 @@ def test_text_in_every_form_of_table(tmp_path: Path, form: str) -> None:
     frame = pl.DataFrame({"id": ["a", "b"], "text": ["One two.", 'Three, four; "five".']})
     getattr(frame, f"write_{form}")(file)
     assert read(file)["prompt_chars"].to_list() == [8, 20]
+
+
+def test_only_what_is_needed_of_a_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.parquet"
+    pl.DataFrame({"picture": [b"x" * 99], "prompt": ["hello"], "max_tokens": [7]}).write_parquet(
+        file
+    )
+    rows = []
+    whole = readers.texts.batches
+    monkeypatch.setattr(
+        readers.texts,
+        "batches",
+        lambda found, *rest: whole((rows.append(dict(row)) or row for row in found), *rest),
+    )
+    assert read(file)["output_tokens"].to_list() == [7]
+    assert rows == [{"prompt": "hello", "max_tokens": 7}]
 
 
 def test_lengths_in_parquet(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from chunkwise.errors import UserMistake
 from chunkwise.workload.profile import Profile, profile_of
-from chunkwise.workload.readers import Reading, open_file
+from chunkwise.workload.readers import open_file
 from chunkwise.workload.synthesis import Ingredient, mix, synthesize
+from chunkwise.workload.text_workload import Reading
 from chunkwise.workload.workload import Workload
 
 

@@ -67,8 +67,6 @@ def analyze(
             block_size=block_size,
             tell=say,
         )
-    from chunkwise.report import analyze as report
-
     named = model or "MODEL"
     if save is not None:
         result.profile.save(save)
@@ -79,6 +77,10 @@ def analyze(
         write_page(html, result, named)
         print_note(f"Page: {html}")
     if as_json:
-        print_json("analyze", report.facts(result, named))
+        from chunkwise.report.analyze_facts import facts
+
+        print_json("analyze", facts(result, named))
     else:
-        report.show(result, named)
+        from chunkwise.report.analyze import show
+
+        show(result, named)

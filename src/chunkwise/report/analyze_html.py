@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from chunkwise import __version__
 from chunkwise.errors import UserMistake
-from chunkwise.report.analyze import (
+from chunkwise.report.analyze_facts import (
     QUANTILES,
     arrival_sentence,
     bins,

@@ -14,15 +14,8 @@ from time import monotonic
 from chunkwise.errors import UserMistake, plain
 from chunkwise.workload.layouts import DEFAULT_BLOCK
 from chunkwise.workload.profile import DatasetProfile, Profile, is_profile, profile_of
-from chunkwise.workload.readers import (
-    EstimateMeter,
-    Meter,
-    Reading,
-    files_in,
-    is_address,
-    open_address,
-    open_file,
-)
+from chunkwise.workload.readers import files_in, is_address, open_address, open_file
+from chunkwise.workload.text_workload import EstimateMeter, Meter, Reading
 from chunkwise.workload.tokens import TokenPool, find_tokenizer
 from chunkwise.workload.workload import Workload
 

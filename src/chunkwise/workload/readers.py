@@ -8,59 +8,25 @@ folder is left out, and the reason is kept.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import polars as pl
 
 from chunkwise.errors import UserMistake
 from chunkwise.workload import layouts, texts
 from chunkwise.workload.json_values import objects
-from chunkwise.workload.layouts import DEFAULT_BLOCK, Layout, find_layout
-from chunkwise.workload.measure import Estimate, Measured, measure
+from chunkwise.workload.layouts import Layout, find_layout
 from chunkwise.workload.sniff import HEAD, Kind, sniff
-from chunkwise.workload.texts import TextLayout, find_text
-from chunkwise.workload.tokens import Batch
-from chunkwise.workload.workload import COLUMNS, OUTPUT_KINDS, Workload, unreadable
+from chunkwise.workload.text_workload import Reading, text_workload
+from chunkwise.workload.workload import Workload, unreadable
 
 SUFFIXES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")
 MOST_FILES = 10_000
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-class Meter(Protocol):
-    """Measures batches of text; a `TokenPool`, or an estimate."""
-
-    def measured(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Measured]]:
-        """Yield each batch with its numbers, in order."""
-        ...
-
-
-class EstimateMeter:
-    """Measures in this process, four characters a token."""
-
-    def __init__(self, block_size: int) -> None:
-        self._block_size = block_size
-
-    def measured(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Measured]]:
-        """Yield each batch with its numbers, in order."""
-        for batch in batches:
-            yield batch, measure(batch, Estimate(), self._block_size)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How to read. `meter` is called when the first text is met; None: there is no way."""
-
-    columns: tuple[str, ...] | None = None
-    block_size: int | None = None
-    estimate: bool = False
-    meter: Callable[[], Meter] | None = field(default=None, compare=False)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -125,7 +91,7 @@ def _json(path: Path, name: str, reading: Reading, kind: Kind) -> Workload:
         raise UserMistake(f"{path} holds no object.")
     layout = _lengths_layout(first, reading)
     if layout is None:
-        return _text(lambda: objects(path), first, name, reading)
+        return text_workload(lambda: objects(path), first, name, reading)
     types = layouts.text_schema(layout, first)
     arrival = layout.arrival
     if arrival in first:
@@ -164,7 +130,9 @@ def _table(lazy: pl.LazyFrame, name: str, reading: Reading) -> Workload:
     head = next(iter(_dicts(lazy.head(1), name)), None)
     if head is None:
         raise UserMistake(f"{name} has no rows.")
-    return _text(lambda: _dicts(lazy, name), head, name, reading)
+    wanted = texts.READ.union(reading.columns or texts.PROMPT_COLUMNS)
+    needed = lazy.select(column for column in columns if column in wanted)
+    return text_workload(lambda: _dicts(needed, name), head, name, reading)
 
 
 def _dicts(lazy: pl.LazyFrame, name: str) -> Iterator[Mapping[str, Any]]:
@@ -193,77 +161,3 @@ def _lengths_layout(columns: Mapping[str, Any], reading: Reading) -> Layout | No
         if numeric:
             return Layout(f"lengths in `{named[0]}`", named[0], "output_tokens", "arrival_s")
     return None
-
-
-def _text(
-    rows: Callable[[], Iterator[Mapping[str, Any]]],
-    first: Mapping[str, Any],
-    name: str,
-    reading: Reading,
-) -> Workload:
-    layout = find_text(first, reading.columns)
-    if layout is None:
-        found = ", ".join(f"`{str(column)[:40]}`" for column in islice(first, 20))
-        asked = "" if reading.columns is None else f" `{','.join(reading.columns)}`"
-        raise UserMistake(
-            f"{name}: no prompt found{' under' + asked if asked else ''}. Its columns are {found}: "
-            f"name the one with the prompt, such as --column {str(next(iter(first), 'text'))[:40]}."
-        )
-    if reading.meter is None:
-        raise UserMistake(
-            f"{name} holds text ({layout.name}): name the model whose tokenizer counts it with "
-            f"--model, or count characters ÷ 4 with --estimate."
-        )
-    block_size = reading.block_size or DEFAULT_BLOCK
-    made = partial(_measured, rows, layout, name, reading.meter, reading.estimate)
-    wanted = {"prompt_tokens", "prompt_chars", "output_tokens", "output_kind", "prefix_blocks"}
-    wanted |= {"arrival_s"} if layout.has_arrivals else set()
-    wanted |= {"request_class"} if layout.has_classes else set()
-    columns = tuple(column for column in COLUMNS if column in wanted)
-    notes = (layout.note,) if layout.note else ()
-    return Workload(name, layout.name, block_size, reading.estimate, made, columns, notes)
-
-
-def _measured(
-    rows: Callable[[], Iterator[Mapping[str, Any]]],
-    layout: TextLayout,
-    name: str,
-    meter: Callable[[], Meter],
-    estimate: bool,
-) -> Iterator[pl.DataFrame]:
-    origin: float | None = None
-    for batch, numbers in meter().measured(texts.batches(rows(), layout, name)):
-        if layout.has_arrivals and origin is None:
-            origin = batch[0]["arrival"]
-        yield _frame(batch, numbers, layout, origin or 0.0, estimate)
-
-
-def _frame(
-    batch: Batch, numbers: Measured, layout: TextLayout, origin: float, estimate: bool
-) -> pl.DataFrame:
-    outputs: list[int | None] = []
-    kinds: list[str | None] = []
-    for row, counted in zip(batch, numbers.output_tokens.tolist(), strict=True):
-        if row["known"] is not None:
-            outputs.append(row["known"])
-            kinds.append("known")
-        elif counted >= 0:
-            outputs.append(counted)
-            kinds.append("estimated" if estimate else "known")
-        else:
-            outputs.append(row["limit"])
-            kinds.append(None if row["limit"] is None else "limited")
-    blocks = np.split(numbers.block_ids, np.cumsum(numbers.block_counts)[:-1])
-    columns: dict[str, Any] = {}
-    if layout.has_arrivals:
-        columns["arrival_s"] = pl.Series([row["arrival"] - origin for row in batch])
-    columns |= {
-        "prompt_tokens": numbers.tokens,
-        "prompt_chars": numbers.characters,
-        "output_tokens": pl.Series(outputs, dtype=pl.Int64),
-        "output_kind": pl.Series(kinds, dtype=pl.Enum(OUTPUT_KINDS)),
-        "prefix_blocks": pl.Series(list(map(pl.Series, blocks)), dtype=pl.List(pl.UInt64)),
-    }
-    if layout.has_classes:
-        columns["request_class"] = [row["class"] for row in batch]
-    return pl.DataFrame(columns)

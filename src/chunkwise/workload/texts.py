@@ -19,6 +19,23 @@ PROMPT_COLUMNS = ("prompt", "text", "question")
 # Often part of what is asked, and never guessed: a note names them.
 COMPANIONS = ("context", "passage", "document", "options", "choices", "function", "tools")
 ARRIVALS = ("arrival_s", "timestamp", "created")
+# All that is ever read of a row beside its columns of text.
+READ = frozenset(
+    [
+        "conversations",
+        "messages",
+        "body",
+        "request",
+        "response",
+        "usage",
+        "choices",
+        "tools",
+        "max_tokens",
+        "max_completion_tokens",
+        "output_tokens",
+        "request_class",
+    ]
+).union(ARRIVALS)
 FEWEST_MILLISECONDS = 1e11  # a larger number is no time in seconds
 
 MOST_ROWS = 256
@@ -84,8 +101,10 @@ def _extracted(row: Row, layout: TextLayout, where: str) -> dict[str, Any]:
     output: Any = None
     if layout.columns:
         request: Row = row
-        prompt = [_part(row.get(column), where) for column in layout.columns]
-        prompt = [part for part in prompt if part != ""] or [""]
+        found = [row[column] for column in layout.columns if row.get(column) is not None]
+        if not found:
+            raise UserMistake(f"{where} has nothing in {layout.name.removeprefix('text in ')}.")
+        prompt = [_part(value, where) for value in found]
     elif layout.name == "chat log":
         request = _request(row)
         messages = _messages(request.get("messages"), where)
@@ -118,8 +137,6 @@ def _extracted(row: Row, layout: TextLayout, where: str) -> dict[str, Any]:
 def _part(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return value
-    if value is None:
-        return ""
     if isinstance(value, list) and value:
         if all(isinstance(item, str) for item in value):
             return "\n".join(value)
