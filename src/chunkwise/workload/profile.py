@@ -24,7 +24,7 @@ from chunkwise.workload.prefix import PrefixCollector, PrefixSummary
 from chunkwise.workload.workload import OUTPUT_KINDS, Workload
 
 SCHEMA: Literal["chunkwise.profile/1"] = "chunkwise.profile/1"
-LARGEST_FILE = 512 * 2**20
+LARGEST_FILE = 128 * 2**20
 LONG_CHARACTERS = 8_192
 MOST_CLASSES = 64
 

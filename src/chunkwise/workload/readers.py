@@ -76,13 +76,12 @@ def _csv(path: Path, name: str, reading: Reading) -> Workload:
     with path.open("rb") as file:
         if b"\n" not in file.read(HEAD):
             raise UserMistake(f"{path} has no line of column names at its start.")
-    as_text = pl.scan_csv(path, infer_schema=False)
-    columns = _schema(as_text, name)
+    columns = _schema(pl.scan_csv(path, infer_schema_length=100), name)
     if layout := _lengths_layout(columns, reading):
         types = layouts.text_schema(layout, columns)
         lazy = pl.scan_csv(path, schema_overrides=types, infer_schema_length=100)
         return layouts.workload(lazy, layout, name, reading.block_size)
-    return _table(as_text, name, reading)
+    return _table(pl.scan_csv(path, infer_schema=False), name, reading)
 
 
 def _json(path: Path, name: str, reading: Reading, kind: Kind) -> Workload:

@@ -63,7 +63,7 @@ def find_text(first: Row, columns: tuple[str, ...] | None) -> TextLayout | None:
         if not present:
             return None
         named = ", ".join(f"`{name}`" for name in present)
-        return TextLayout(f"text in {named}", present, "arrival_s" in first, classes)
+        return TextLayout(f"text in {named}", columns, "arrival_s" in first, classes)
     if isinstance(first.get("conversations"), list):
         return TextLayout("ShareGPT conversations", (), False, classes)
     if isinstance(_request(first).get("messages"), list):

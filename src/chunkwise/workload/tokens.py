@@ -30,6 +30,7 @@ from chunkwise.workload.measure import Measured
 from chunkwise.workload.worker import read_frame, unpack, write_frame
 
 PATIENCE = 120.0
+MOST_WORKERS = 16
 LARGEST_CONFIG = 16 * 2**20
 
 Batch = Sequence[dict[str, Any]]
@@ -102,7 +103,7 @@ class TokenPool:
     """Text workers. Usage: `with TokenPool(found, 16) as pool: pool.measured(batches)`."""
 
     def __init__(self, found: FoundTokenizer, block_size: int, workers: int | None = None) -> None:
-        count = workers or len(os.sched_getaffinity(0))
+        count = workers or min(MOST_WORKERS, len(os.sched_getaffinity(0)))
         start = {
             "tokenizer": str(found.file),
             "template": None if found.template is None else asdict(found.template),
@@ -114,8 +115,9 @@ class TokenPool:
         try:
             for child in self._children:
                 self._free.put(child)
+                _send(child, start)
             for child in self._children:
-                _ask(child, start)
+                _receive(child)
         except BaseException:
             self.close()
             raise
@@ -148,7 +150,8 @@ class TokenPool:
         child = self._free.get()
         try:
             rows = [{"prompt": row["prompt"], "output": row["output"]} for row in batch]
-            return unpack(_ask(child, rows))
+            _send(child, rows)
+            return unpack(_receive(child))
         finally:
             self._free.put(child)
 
@@ -184,16 +187,18 @@ def _start_child() -> subprocess.Popen[bytes]:
     )
 
 
-def _ask(child: subprocess.Popen[bytes], content: Any) -> bytes:
+def _send(child: subprocess.Popen[bytes], content: Any) -> None:
     assert child.stdin is not None
-    assert child.stdout is not None
-    try:
+    with suppress(BrokenPipeError):  # whoever waits for the answer says so
         write_frame(child.stdin, json.dumps(content).encode())
-        if not select.select([child.stdout], [], [], PATIENCE)[0]:
-            raise UserMistake(f"Tokenizing a batch of prompts took over {PATIENCE:g} s; stopped.")
-        answer = read_frame(child.stdout)
-    except BrokenPipeError:
-        answer = None
+
+
+def _receive(child: subprocess.Popen[bytes]) -> bytes:
+    assert child.stdout is not None
+    if not select.select([child.stdout], [], [], PATIENCE)[0]:
+        # Not the user's mistake alone: the worker is lost, so the run ends here.
+        raise EngineTrouble(f"Tokenizing a batch of prompts took over {PATIENCE:g} s; stopped.")
+    answer = read_frame(child.stdout)
     if not answer:
         raise EngineTrouble("A text worker ended unexpectedly, perhaps for lack of memory.")
     if answer[:1] == b"-":
