@@ -50,12 +50,12 @@ def collect(into: Path) -> None:
                         shutil.copy(file, target)
 
 
-def analyze(folder: Path, *args: str) -> str:
+def analyze(folder: Path, *args: str, width: str = "150") -> str:
     """Run the command as a person would, in the folder's parent."""
     done = subprocess.run(
         [sys.executable, "-m", "chunkwise", "analyze", *args],
         cwd=folder,
-        env={**os.environ, "COLUMNS": "120"},
+        env={**os.environ, "COLUMNS": width},
         capture_output=True,
         text=True,
         check=False,
@@ -82,6 +82,20 @@ def long_ones(found: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary(found: dict, estimated: dict) -> str:
+    """How the verdicts fall, and how far the estimate is from the count."""
+    names = [item["verdict"]["name"] for item in found["per_dataset"]]
+    counts = ", ".join(f"{names.count(name)} {name}" for name in ("uncut", "selective", "cut"))
+    pairs = zip(found["per_dataset"], estimated["per_dataset"], strict=True)
+    ratios = sorted((b["prompt"]["total"] / a["prompt"]["total"], a["name"]) for a, b in pairs)
+    (low, least), (high, most) = ratios[0], ratios[-1]
+    return (
+        f"{len(names)} datasets with {found['requests']:,} prompts: {counts}. Characters ÷ 4 came "
+        f"to between {low:.2f} (`{least}`) and {high:.2f} (`{most}`) of the tokens that the "
+        f"tokenizer counted.\n"
+    )
+
+
 def main() -> None:
     model = smollm2()
     with tempfile.TemporaryDirectory() as home:
@@ -93,16 +107,12 @@ def main() -> None:
         found = json.loads(analyze(folder, *command, "--json"))
         (RESULTS / "analyze-suite.txt").write_text(shown + analyze(folder, *command))
         (RESULTS / "analyze-suite-long.md").write_text(long_ones(found))
-        counts = [item["verdict"]["name"] for item in found["per_dataset"]]
-        print({name: counts.count(name) for name in sorted(set(counts))}, len(found["skipped"]))
-        estimate = json.loads(analyze(folder, *("suite", "--estimate", *command[3:], "--json")))
-        pairs = zip(found["per_dataset"], estimate["per_dataset"], strict=True)
-        ratios = [(b["prompt"]["total"] / a["prompt"]["total"], a["name"]) for a, b in pairs]
-        print("estimate over counted tokens:", min(ratios), max(ratios))
+        estimated = json.loads(analyze(folder, "suite", "--estimate", *command[3:], "--json"))
+        (RESULTS / "analyze-suite-summary.md").write_text(summary(found, estimated))
     if TRACES.is_dir():
         name = "mooncake_conversation.jsonl"
         shown = f"$ chunkwise analyze {name}\n\n"
-        (RESULTS / "analyze-trace.txt").write_text(shown + analyze(TRACES, name))
+        (RESULTS / "analyze-trace.txt").write_text(shown + analyze(TRACES, name, width="100"))
 
 
 if __name__ == "__main__":

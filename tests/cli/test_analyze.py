@@ -62,6 +62,7 @@ def test_an_estimate_is_labelled_wherever_it_appears(run) -> None:
     assert "Lengths are estimates (characters ÷ 4)" in out
     assert "prompt (estimated)" in out
     assert "Prompt lengths (estimated)" in out
+    assert "Long prompts (estimated)" in out
     assert "an estimated" in out
     assert "estimated from characters" in out
     _, out, _ = run(str(DATA / "vllm_custom.jsonl"), "--estimate", "--json")

@@ -43,6 +43,16 @@ def test_nothing_is_loaded_from_elsewhere(analysis: Analysis) -> None:
     assert not re.search(r"<[^>]*(?:src|href)\s*=", outside)
 
 
+def test_an_estimate_is_marked() -> None:
+    text = page(analyze([str(DATA / "vllm_custom.jsonl")], estimate=True), "m")
+    for part in ("Lengths (estimated)", "prompt (estimated)", "Datasets (estimated)", "estimates"):
+        assert part in text
+    assert (
+        "estimated"
+        not in page(analyze([str(DATA / "mooncake_120.jsonl")]), "m").split("</head>")[1]
+    )
+
+
 def opened(path: Path, home: Path, width: int) -> tuple[str, str]:
     """Open the page in a frame of that width; return what the browser made and said."""
     outer = path.with_name(f"frame-{width}.html")

@@ -147,3 +147,19 @@ def test_workers_do_not_import_from_the_current_directory(
     with TokenPool(find_tokenizer(str(model)), 16, workers=1) as pool:
         [(_, numbers)] = pool.measured([asked("a b")])
     assert numbers.tokens.tolist() == [2]
+
+
+@pytest.mark.engine
+def test_a_real_model_counts_as_its_template_says(smollm2: Path, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"messages": [{"role": "user", "content": "What is a chunk?"}]}\n')
+    prompt = (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+        "<|im_end|>\n<|im_start|>user\nWhat is a chunk?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    counted = len(Tokenizer.from_file(str(smollm2 / "tokenizer.json")).encode(prompt))
+    [found] = analyze([str(file)], tokenizer=str(smollm2)).profile.datasets
+    assert found.prompt.largest == counted
+    assert found.longest_characters == len(prompt)

@@ -7,6 +7,7 @@ from chunkwise.report.analyze_facts import (
     curve_points,
     datasets_long,
     headline,
+    marked,
     prefix_sentence,
     spark,
     verdict_lines,
@@ -45,7 +46,7 @@ def show(analysis: Analysis, model: str) -> None:
 def _show_datasets(profile: Profile) -> None:
     items = profile.datasets[:MOST_ROWS]
     print_table(
-        "Datasets (prompt tokens)",
+        f"Datasets (prompt tokens{marked(any(d.estimated for d in items), ', estimated')})",
         ["dataset", "requests", "p50", "p95", "max", "shape", "seen", "verdict"],
         text={0, 5, 7},
         rows=[
@@ -83,7 +84,7 @@ def _show_remarks(analysis: Analysis) -> None:
 
 
 def _show_lengths(overall: DatasetProfile) -> None:
-    rows = [("prompt" + (" (estimated)" if overall.estimated else ""), overall.prompt)]
+    rows = [("prompt" + marked(overall.estimated), overall.prompt)]
     if overall.output.count:
         rows.append((f"output ({' and '.join(overall.output_kinds)})", overall.output))
     print_table(
@@ -112,7 +113,7 @@ def _show_histogram(prompt: LengthSummary, estimated: bool) -> None:
         doubled[power] = doubled.get(power, 0) + count
     most = max(doubled.values(), default=0)
     print_table(
-        "Prompt lengths" + (" (estimated)" if estimated else ""),
+        "Prompt lengths" + marked(estimated),
         ["tokens", "requests", "share", ""],
         text={0, 3},
         rows=[
@@ -148,7 +149,8 @@ def _show_long(profile: Profile, overall: DatasetProfile) -> None:
                 f"{datasets_long(profile):.0%}",
             ]
         )
-    print_table("Long prompts", ["", "of requests", "of tokens", "of datasets"], rows)
+    title = "Long prompts" + marked(overall.estimated)
+    print_table(title, ["", "of requests", "of tokens", "of datasets"], rows)
 
 
 def _show_prefix(profile: Profile, prefix: PrefixSummary, estimated: bool) -> None:

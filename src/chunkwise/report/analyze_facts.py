@@ -133,6 +133,11 @@ def spark(counts: Sequence[int]) -> str:
     return "".join(" " if not n else SPARKS[max(0, -(-n * 8 // most) - 1)] for n in counts)
 
 
+def marked(estimated: bool, mark: str = " (estimated)") -> str:
+    """Return the mark of a figure that rests on an estimate, or nothing."""
+    return mark if estimated else ""
+
+
 def verdict_word(item: DatasetProfile) -> str:
     """Return the verdict and its threshold in two words."""
     verdict = item.verdict()

@@ -19,6 +19,7 @@ from chunkwise.report.analyze_facts import (
     bins,
     curve_points,
     headline,
+    marked,
     prefix_sentence,
     verdict_lines,
     verdict_word,
@@ -69,7 +70,9 @@ def page(analysis: Analysis, model: str) -> str:
         f'<div class="verdict"><strong>First verdict: {verdict.name}{threshold}</strong>'
         f"<p>{escape(reason)}</p><p><code>{escape(settings.removeprefix('Settings: '))}</code></p>"
         f'<p class="small">{escape(CANNOT_KNOW)}</p></div>',
-        _section("Lengths", _lengths_chart(overall), _quantiles(overall)),
+        _section(
+            f"Lengths{marked(overall.estimated)}", _lengths_chart(overall), _quantiles(overall)
+        ),
     ]
     if overall.prefix is not None:
         said = prefix_sentence(profile, overall.prefix, overall.estimated)
@@ -89,7 +92,7 @@ def page(analysis: Analysis, model: str) -> str:
 
 
 def _section(title: str, figure: go.Figure, text: str) -> str:
-    name = title.lower().replace(" ", "-")
+    name = title.split(" (")[0].lower().replace(" ", "-")
     figure.update_layout(
         template="plotly_white",
         margin={"l": 50, "r": 10, "t": 10, "b": 50},
@@ -133,7 +136,7 @@ def _lengths_chart(overall: DatasetProfile) -> go.Figure:
         type="category",
         categoryorder="array",
         categoryarray=starts,
-        title="tokens, from",
+        title=f"tokens{marked(overall.estimated)}, from",
         nticks=12,
     )
     figure.update_yaxes(tickformat=".0%", title="of requests")
@@ -180,7 +183,7 @@ def _arrivals_chart(overall: DatasetProfile) -> go.Figure:
 
 
 def _quantiles(overall: DatasetProfile) -> str:
-    rows = [("prompt", overall.prompt)]
+    rows = [("prompt" + marked(overall.estimated), overall.prompt)]
     if overall.output.count:
         rows.append((f"output ({' and '.join(overall.output_kinds)})", overall.output))
     return _table(
@@ -217,7 +220,8 @@ def _datasets(profile: Profile) -> str:
             for item in items
         ],
     )
-    return f"<h2>Datasets</h2>{table}" + (f"<p>… and {more:,} more.</p>" if more else "")
+    title = "Datasets" + marked(any(item.estimated for item in items))
+    return f"<h2>{title}</h2>{table}" + (f"<p>… and {more:,} more.</p>" if more else "")
 
 
 def _remarks(analysis: Analysis) -> str:
