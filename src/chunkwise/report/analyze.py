@@ -141,16 +141,12 @@ def _show_long(profile: Profile, overall: DatasetProfile) -> None:
     ]
     if overall.longest_characters is not None:
         share = overall.over_long_characters / max(1, overall.requests)
-        rows.append(
-            [
-                f"over {LONG_CHARACTERS:,} characters",
-                f"{share:.1%}",
-                "",
-                f"{datasets_long(profile):.0%}",
-            ]
-        )
+        of_datasets = f"{datasets_long(profile):.0%}"
+        rows.append([f"over {LONG_CHARACTERS:,} characters", f"{share:.1%}", "", of_datasets])
+    columns = ["", "of requests", "of tokens", "of datasets"]
+    shown = 4 if len(profile.datasets) > 1 else 3
     title = "Long prompts" + marked(overall.estimated)
-    print_table(title, ["", "of requests", "of tokens", "of datasets"], rows)
+    print_table(title, columns[:shown], [row[:shown] for row in rows])
 
 
 def _show_prefix(profile: Profile, prefix: PrefixSummary, estimated: bool) -> None:
