@@ -64,6 +64,7 @@ FILES = {
     "huge": lambda p: make(p / "x.csv", CSV % "99999999999"),
     "missing": lambda p: make(p / "x.csv", CSV % ""),
     "missing in JSON": lambda p: make(p / "x.jsonl", LINE % 5 + '{"timestamp": 1}\n'),
+    "a hole in the blocks": lambda p: make(p / "x.jsonl", (LINE % 5).replace("[1]", "[1, null]")),
     "out of order": lambda p: make(p / "x.csv", CSV % "5" + "2023-11-16 18:17:01.0000000,5,5\n"),
     "mixed types": lambda p: make(p / "x.jsonl", LINE % 5 + LINE % '"many"'),
     "mixed types in CSV": lambda p: make(p / "x.csv", CSV % "5" + "2023-11-16 18:17:04,abc,1\n"),
@@ -109,12 +110,12 @@ def test_a_sentence_in_bounded_memory_and_time(
     path = FILES[name](tmp_path)
     monkeypatch.setattr(sys, "argv", ["chunkwise", "analyze", str(path), "--estimate"])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.monotonic()
+    start = time.process_time()  # of the processor: the machine may be busy
     with pytest.raises(SystemExit) as ended:
         cli.main()
     said = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2, said
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024
     assert said[-1].startswith("chunkwise: ")
     assert len(said[-1]) < 700

@@ -51,6 +51,14 @@ def test_mooncake_as_one_array(data: Path, tmp_path: Path) -> None:
     assert array.equals(lines)
 
 
+def test_block_ids_may_use_all_bits(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"input_length": 600, "hash_ids": [1, %d]}\n' % (2**64 - 1))
+    assert read(file, Reading())["prefix_blocks"][0].to_list() == [1, 2**64 - 1]
+    file.write_text('{"input_length": 600, "hash_ids": [-1, 5]}\n' * 2)
+    assert profile_of(open_file(file, "x", Reading())).prefix.seen_blocks == 2
+
+
 def test_burstgpt(data: Path) -> None:
     found = profile_of(open_file(data / "burstgpt.csv", "b", Reading()))
     assert found.layout == "BurstGPT trace"
@@ -218,6 +226,14 @@ def test_a_text_workload_is_lazy_for_polars_too(data: Path) -> None:
     found = frame.filter(pl.col("output_tokens") > 20).select("prompt_chars", "dataset").collect()
     assert found.rows() == [(56, "v"), (44, "v")]
     assert frame.head(1).collect()["output_tokens"].to_list() == [10]
+
+
+@pytest.mark.parametrize("name", ["x[1]", "x*", "x?"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_name_is_never_a_pattern(tmp_path: Path, name: str, form: str) -> None:
+    for file in (name, "x1", "xx"):
+        getattr(pl.DataFrame({"prompt_tokens": [1, 2]}), f"write_{form}")(tmp_path / file)
+    assert len(read(tmp_path / name, Reading())) == 2
 
 
 def test_files_of_a_folder(tmp_path: Path) -> None:

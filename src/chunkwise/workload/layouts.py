@@ -75,7 +75,10 @@ def text_schema(layout: Layout, columns: Mapping[str, Any]) -> dict[str, Any]:
         if ours in ("prompt_tokens", "output_tokens"):
             types[theirs] = pl.Float64()
         elif ours == "prefix_blocks":
-            types[theirs] = pl.List(pl.Int64())
+            # Ids are hashes as a rule, and those use all 64 bits.
+            first = columns[theirs]
+            signed = isinstance(first, list) and any(type(i) is int and i < 0 for i in first)
+            types[theirs] = pl.List(pl.Int64() if signed else pl.UInt64())
         elif ours == "request_class":
             types[theirs] = pl.String()
     return types
@@ -106,7 +109,8 @@ def _converted(
     if ours == "prefix_blocks":
         if not isinstance(kind, pl.List) or not kind.inner.is_integer():
             raise UserMistake(f"`{theirs}` must hold lists of whole numbers, one per block.")
-        return column.cast(pl.List(pl.Int64))
+        unsigned = kind.inner.is_unsigned_integer()
+        return column.cast(pl.List(pl.UInt64 if unsigned else pl.Int64))
     if ours == "request_class":
         return column.cast(pl.String)
     if ours != "arrival_s":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chunkwise import __version__
@@ -173,7 +174,7 @@ def profile_of(workload: Workload, tell: Callable[[int], None] | None = None) ->
             prompt.add(tokens)
             if "output_tokens" in has:
                 output.add(batch["output_tokens"].drop_nulls().to_numpy())
-                _add(kinds, batch["output_kind"].drop_nulls().value_counts().rows())
+                _add(kinds, _kinds(batch))
             if arrivals is not None:
                 arrivals.add(batch["arrival_s"].to_numpy())
             if "prompt_chars" in has:
@@ -185,9 +186,11 @@ def profile_of(workload: Workload, tell: Callable[[int], None] | None = None) ->
                 _add_classes(classes, {str(name)[:64]: count for name, count in counted})
             if prefix is not None:
                 blocks = batch["prefix_blocks"]
-                ids = blocks.explode(empty_as_null=False, keep_nulls=False).to_numpy()
+                ids = blocks.explode(empty_as_null=False, keep_nulls=False)
+                if ids.null_count():
+                    raise UserMistake("A list of prefix blocks has an empty place in it.")
                 counts = blocks.list.len().fill_null(0).to_numpy().astype(np.int64)
-                prefix.add(ids.view(np.uint64), counts, tokens)
+                prefix.add(ids.to_numpy().view(np.uint64), counts, tokens)
             if tell is not None:
                 tell(rows)
     except UserMistake as error:
@@ -211,6 +214,12 @@ def profile_of(workload: Workload, tell: Callable[[int], None] | None = None) ->
         arrivals=None if arrivals is None else arrivals.summary(),
         notes=workload.notes,
     )
+
+
+def _kinds(batch: pl.DataFrame) -> list[tuple[str, int]]:
+    if "output_kind" not in batch.columns:
+        return [("known", batch["output_tokens"].count())]
+    return batch["output_kind"].drop_nulls().value_counts().rows()
 
 
 def _add(counts: dict[str, int], rows: Sequence[tuple[str, int]]) -> None:

@@ -6,6 +6,7 @@ person names and that cannot be read is their mistake; one among others in a
 folder is left out, and the reason is kept.
 """
 
+import glob
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +66,7 @@ def open_file(path: Path, name: str, reading: Reading) -> Workload:
     """Open one file. Usage: `open_file(Path("log.csv"), "log.csv", Reading())`."""
     match sniff(path):
         case Kind.parquet:
-            return _table(pl.scan_parquet(path), name, reading)
+            return _table(pl.scan_parquet(path, glob=False), name, reading)
         case Kind.csv:
             return _csv(path, name, reading)
         case kind:
@@ -76,12 +77,12 @@ def _csv(path: Path, name: str, reading: Reading) -> Workload:
     with path.open("rb") as file:
         if b"\n" not in file.read(HEAD):
             raise UserMistake(f"{path} has no line of column names at its start.")
-    columns = _schema(pl.scan_csv(path, infer_schema_length=100), name)
+    columns = _schema(pl.scan_csv(path, glob=False, infer_schema_length=100), name)
     if layout := _lengths_layout(columns, reading):
         types = layouts.text_schema(layout, columns)
-        lazy = pl.scan_csv(path, schema_overrides=types, infer_schema_length=100)
+        lazy = pl.scan_csv(path, glob=False, schema_overrides=types, infer_schema_length=100)
         return layouts.workload(lazy, layout, name, reading.block_size)
-    return _table(pl.scan_csv(path, infer_schema=False), name, reading)
+    return _table(pl.scan_csv(path, glob=False, infer_schema=False), name, reading)
 
 
 def _json(path: Path, name: str, reading: Reading, kind: Kind) -> Workload:
@@ -96,9 +97,9 @@ def _json(path: Path, name: str, reading: Reading, kind: Kind) -> Workload:
     if arrival in first:
         types[arrival] = pl.String() if isinstance(first[arrival], str) else pl.Float64()
     if kind is Kind.lines:
-        return layouts.workload(
-            pl.scan_ndjson(path, schema=types), layout, name, reading.block_size
-        )
+        # The one scan without a switch for it: a name with a star is this file only.
+        lazy = pl.scan_ndjson(glob.escape(str(path)), schema=types)
+        return layouts.workload(lazy, layout, name, reading.block_size)
     # Lengths in one JSON array: rare and small, so by way of Python, in batches.
     whole = layouts.workload(
         pl.DataFrame([first], schema=types).lazy(), layout, name, reading.block_size
