@@ -27,7 +27,7 @@ import polars as pl
 
 GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
-THREADS = 2
+THREADS = 2  # as many as a text worker has
 PROMPT_CHARACTERS = 3_000
 TEXT_CHARACTERS = 16_000_000
 
@@ -135,7 +135,7 @@ def pooled_tokens(path: Path) -> tuple[tuple[float, float], str]:
     from chunkwise.workload.text_workload import Reading
     from chunkwise.workload.tokens import TokenPool, find_tokenizer
 
-    with TokenPool(find_tokenizer(str(smollm2())), 16, workers=THREADS) as pool:
+    with TokenPool(find_tokenizer(str(smollm2())), 16, workers=1) as pool:
         workload = open_file(path, path.name, Reading(meter=lambda: pool))
         clock = Clock(tuple(child.pid for child in pool._children))
         found = profile_of(workload)
@@ -227,8 +227,8 @@ def main() -> None:
         path = Path(home, "text.jsonl")
         make_text(path)
         wall, processor, _ = in_turns(
-            f"Tokenizing {path.stat().st_size / 1e6:.0f} MB, {THREADS} threads against "
-            f"{THREADS} workers (ours reads, tokenizes, makes block ids and profiles)",
+            f"Tokenizing {path.stat().st_size / 1e6:.0f} MB on {THREADS} threads "
+            f"(ours also reads the file, makes block ids and profiles)",
             "bare_tokens",
             "pooled_tokens",
             path,

@@ -124,3 +124,13 @@ def test_a_file_that_does_not_add_up_is_refused(change: dict[str, object]) -> No
     good = summarised([1, 2]).model_dump()
     with pytest.raises(ValueError, match="validation error"):
         LengthSummary.model_validate({**good, **change})
+
+
+@pytest.mark.usefixtures("few_values")
+def test_samples_follow_a_sketch_too() -> None:
+    lengths = np.random.default_rng(4).lognormal(7, 1, 30_000).astype(np.int64)
+    found = summarised(lengths.tolist())
+    assert not found.exact
+    drawn = found.sample(np.random.default_rng(5).random(30_000))
+    for q in (0.1, 0.5, 0.9, 0.99):
+        assert np.quantile(drawn, q) == pytest.approx(np.quantile(lengths, q), rel=0.06)

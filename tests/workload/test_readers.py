@@ -53,7 +53,7 @@ def test_mooncake_as_one_array(data: Path, tmp_path: Path) -> None:
 
 def test_block_ids_may_use_all_bits(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
-    file.write_text('{"input_length": 600, "hash_ids": [1, %d]}\n' % (2**64 - 1))
+    file.write_text(json.dumps({"input_length": 600, "hash_ids": [1, 2**64 - 1]}))
     assert read(file, Reading())["prefix_blocks"][0].to_list() == [1, 2**64 - 1]
     file.write_text('{"input_length": 600, "hash_ids": [-1, 5]}\n' * 2)
     assert profile_of(open_file(file, "x", Reading())).prefix.seen_blocks == 2

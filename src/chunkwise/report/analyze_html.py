@@ -44,7 +44,7 @@ code { background: #eef1f4; padding: .1rem .3rem; border-radius: .2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #d5dbe1; text-align: right;
          white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 10rem; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8rem; }
 """
 
 
@@ -205,17 +205,17 @@ def _datasets(profile: Profile) -> str:
     items = profile.datasets[:MOST_ROWS]
     more = len(profile.datasets) - len(items)
     table = _table(
-        ["dataset", "requests", "p50", "p95", "max", "over 2,048", "seen before", "verdict"],
+        ["dataset", "verdict", "requests", "p50", "p95", "max", "over 2,048", "seen before"],
         [
             [
                 item.name,
+                verdict_word(item),
                 f"{item.requests:,}",
                 f"{item.prompt.quantile(0.5):,}",
                 f"{item.prompt.quantile(0.95):,}",
                 f"{item.prompt.largest:,}",
                 f"{item.prompt.share_above(2_048):.1%}",
                 "" if item.prefix is None else f"{item.prefix.seen_share:.1%}",
-                verdict_word(item),
             ]
             for item in items
         ],

@@ -31,6 +31,9 @@ from chunkwise.workload.worker import read_frame, unpack, write_frame
 
 PATIENCE = 120.0
 MOST_WORKERS = 16
+# In each worker. Two share the tokenizer's tables, which is easier on the caches than
+# two processes; with more, the part of the work that Python does would hold them up.
+THREADS = 2
 LARGEST_CONFIG = 16 * 2**20
 
 Batch = Sequence[dict[str, Any]]
@@ -103,7 +106,8 @@ class TokenPool:
     """Text workers. Usage: `with TokenPool(found, 16) as pool: pool.measured(batches)`."""
 
     def __init__(self, found: FoundTokenizer, block_size: int, workers: int | None = None) -> None:
-        count = workers or min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
+        count = workers or min(MOST_WORKERS, -(-cores // THREADS))
         start = {
             "tokenizer": str(found.file),
             "template": None if found.template is None else asdict(found.template),
@@ -168,15 +172,15 @@ class TokenPool:
 
 
 def _start_child() -> subprocess.Popen[bytes]:
-    # One thread each: the processes are the parallelism. -P and an absolute path:
-    # the same package as here, whatever the current directory holds.
+    # -P and an absolute path: the same package as here, whatever the current
+    # directory holds.
     home = str(Path(chunkwise.__file__).absolute().parents[1])
     paths = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     variables = {
         **os.environ,
         "PYTHONPATH": paths,
-        "RAYON_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
+        "RAYON_NUM_THREADS": str(THREADS),
+        "TOKENIZERS_PARALLELISM": "true",
     }
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "chunkwise.workload.worker"],
