@@ -6,10 +6,19 @@ our bug and keeps its traceback.
 """
 
 
+def plain(text: str) -> str:
+    """Return text without control characters. Usage: `plain("\\x1b[31m") == "�[31m"`."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+
+
 class ChunkwiseError(Exception):
     """Base of all errors that are meant for people. Usage: `raise UserMistake("…")`."""
 
     exit_code = 3
+
+    def __str__(self) -> str:
+        # Sentences quote files, and a file must not steer the terminal.
+        return plain(super().__str__())
 
 
 class UserMistake(ChunkwiseError):  # noqa: N818 - reads as a sentence where it is raised

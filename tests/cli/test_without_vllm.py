@@ -57,7 +57,14 @@ def test_demo_says_what_is_missing(bare: Run) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_analyze_says_which_extra_it_needs(bare: Run, root: Path) -> None:
+    result = bare("analyze", str(root / "tests" / "data" / "azure_conv_200.csv"))
+    assert result.returncode == 3
+    assert "pip install 'chunkwise[plan]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_version_and_help(bare: Run) -> None:
     assert bare("--version").stdout.startswith("chunkwise 0.")
-    for command in ("demo", "env"):
+    for command in ("analyze", "demo", "env"):
         assert "Example: chunkwise" in bare(command, "--help").stdout

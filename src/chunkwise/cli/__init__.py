@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import demo, env
+from chunkwise.cli import analyze, demo, env
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("analyze")(analyze.analyze)
 app.command("demo")(demo.demo)
 app.command("env")(env.env)
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from chunkwise.report.escape import escape
 
 PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
