@@ -13,13 +13,14 @@ from chunkwise.report.analyze_facts import (
     verdict_lines,
     verdict_word,
 )
-from chunkwise.report.terminal import bar, print_lines, print_table
+from chunkwise.report.terminal import bar, print_lines, print_table, screen_width
 from chunkwise.workload.analysis import Analysis
 from chunkwise.workload.lengths import LengthSummary
 from chunkwise.workload.prefix import PrefixSummary
 from chunkwise.workload.profile import LONG_CHARACTERS, DatasetProfile, Profile
 
 MOST_ROWS = 400
+ROOM_FOR_SHAPES = 100
 
 
 def show(analysis: Analysis, model: str) -> None:
@@ -45,20 +46,22 @@ def show(analysis: Analysis, model: str) -> None:
 
 def _show_datasets(profile: Profile) -> None:
     items = profile.datasets[:MOST_ROWS]
+    # On a narrow screen the names need the room more than the shapes do.
+    shapes = 1 if screen_width() >= ROOM_FOR_SHAPES else 0
     print_table(
         f"Datasets (prompt tokens{marked(any(d.estimated for d in items), ', estimated')})",
-        ["dataset", "requests", "p50", "p95", "max", "shape", "seen", "verdict"],
-        text={0, 5, 7},
+        ["dataset", "verdict", *["shape"] * shapes, "requests", "p50", "p95", "max", "seen"],
+        text={0, 1, 2} if shapes else {0, 1},
         rows=[
             [
                 item.name,
+                verdict_word(item),
+                *[spark([n for _, _, n in bins(item.prompt)])[-16:]] * shapes,
                 f"{item.requests:,}",
                 f"{item.prompt.quantile(0.5):,}",
                 f"{item.prompt.quantile(0.95):,}",
                 f"{item.prompt.largest:,}",
-                spark([n for _, _, n in bins(item.prompt)])[-16:],
                 "" if item.prefix is None else f"{item.prefix.seen_share:.0%}",
-                verdict_word(item),
             ]
             for item in items
         ],

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from chunkwise.report.escape import escape
@@ -41,10 +41,17 @@ def print_table(
     """Write a table; `text` names the columns of words, the others are numbers."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if index in text else "right")
+        # Fold, never cut: two names that differ in their ends must stay two names.
+        justify: JustifyMethod = "left" if index in text else "right"
+        table.add_column(escape(column), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     Console(highlight=False).print(table)
+
+
+def screen_width() -> int:
+    """Return how many characters a line of the terminal has."""
+    return Console().width
 
 
 def print_lines(lines: Sequence[str]) -> None:
