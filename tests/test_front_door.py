@@ -16,6 +16,7 @@ def test_public_surface() -> None:
         "LLM",
         "Settings",
         "__version__",
+        "create_vllm_enhanced_compiler",
     ]
     assert all(hasattr(chunkwise, name) for name in chunkwise.__all__ if name != "LLM")
     assert dir(chunkwise) == sorted(chunkwise.__all__)

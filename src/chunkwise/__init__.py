@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from chunkwise._version import __version__
 
 if TYPE_CHECKING:
+    from chunkwise.engine.compile import create_vllm_enhanced_compiler
     from chunkwise.engine.llm import LLM
     from chunkwise.errors import ChunkwiseError
     from chunkwise.settings import Settings
@@ -23,6 +24,7 @@ _HOMES = {
     "ChunkwiseError": "chunkwise.errors",
     "LLM": "chunkwise.engine.llm",
     "Settings": "chunkwise.settings",
+    "create_vllm_enhanced_compiler": "chunkwise.engine.compile",
 }
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "ChunkwiseError",
     "Settings",
     "__version__",
+    "create_vllm_enhanced_compiler",
 ]
 
 

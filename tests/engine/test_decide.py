@@ -82,18 +82,18 @@ class Words:
     ],
 )
 def test_lengths_of_every_kind_of_prompt(prompts: Any, lengths: list[int] | None) -> None:
-    assert prompt_lengths(prompts, Words()) == lengths
+    assert prompt_lengths(prompts, Words) == lengths
 
 
 def test_lengths_of_conversations() -> None:
     turn = [{"role": "user", "content": "one two"}]
-    assert chat_lengths(turn, Words()) == [3]
-    assert chat_lengths([turn, turn], Words()) == [3, 3]
-    assert chat_lengths([{"role": "user", "content": [{"type": "image"}]}], Words()) is None
+    assert chat_lengths(turn, Words) == [3]
+    assert chat_lengths([turn, turn], Words) == [3, 3]
+    assert chat_lengths([{"role": "user", "content": [{"type": "image"}]}], Words) is None
 
 
 def test_each_remark_is_made_once() -> None:
-    watch = Watch(judge([47]), [47])
+    watch = Watch(judge([47]))
     full = ChunkingStats.of(Counted(kv_peak=0.99))
     assert len(watch.look([], full)) == 1
     assert watch.look([], full) == []

@@ -223,7 +223,8 @@ def test_whatever_fails_the_answers_come(
     else:
         monkeypatch.setattr(counting, "PATH", "chunkwise.engine.nowhere.Scheduler")
     llm = make(timing_30m, load_format="dummy")
-    assert len(llm.generate(ids(3, 47), one_token(), use_tqdm=False)) == 3
+    texts = ["one", "two", "three"]
+    assert len(llm.generate(prompts=texts, sampling_params=one_token(), use_tqdm=False)) == 3
     assert any(line.startswith("warning Chunkwise cannot") for line in said)
     if broken != "tokenizer":
         assert llm.chunking_stats() is None

@@ -13,6 +13,8 @@ def test_a_short_prompt_waits_for_a_step_that_takes_it_whole() -> None:
     assert whole.allow(prompt=47, computed=50, offered=1) == 1  # decoding
     assert whole.fits(4096, 256)
     assert not whole.fits(2048, 256)
+    assert not whole.fits(4096, 256, cap=512)  # it would never be offered a whole piece
+    assert whole.fits(4096, 256, cap=2048)
 
 
 @given(st.integers(1, 500), st.integers(1, 3000), st.lists(st.integers(1, 3000), min_size=1))

@@ -47,8 +47,9 @@ def CountingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # no
     given = json.loads(os.environ.get(ORDERS, "{}"))
     config = vllm_config.scheduler_config
     pieces = Pieces(given.get("size") or 1, bool(given.get("all")))
+    budget = config.max_num_scheduled_tokens or config.max_num_batched_tokens
     obey = bool(given.get("size")) and pieces.fits(
-        config.max_num_batched_tokens, config.max_num_seqs
+        budget, config.max_num_seqs, config.long_prefill_token_threshold
     )
 
     class Counting(base):  # type: ignore[misc]
@@ -58,17 +59,24 @@ def CountingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # no
             # One entry a step in flight: when it was scheduled, if it is to be timed.
             self._in_flight: deque[float | None] = deque()
             self._updated = 0.0
+            self._obey = obey
+            self._held = False  # whether this step was denied to a prompt
             with _fail_open(self, "count its steps"):
                 self._count = Counters(Path(given["counters"]))
 
         def _reserve_prefill_lookahead(self, request: Any, computed: int, new: int) -> int:
             allowed: int = super()._reserve_prefill_lookahead(request, computed, new)
-            if not obey or request.has_encoder_inputs or not allowed:
+            if not self._obey or not allowed or getattr(request, "has_encoder_inputs", False):
                 return allowed
-            return pieces.allow(request.num_prompt_tokens, computed, allowed)
+            taken = pieces.allow(request.num_prompt_tokens, computed, allowed)
+            self._held = self._held or not taken
+            return taken
 
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
+            self._held = False
             output = super().schedule(*args, **kwargs)
+            if self._held and not output.num_scheduled_tokens:
+                self._obey = False  # something else limits the prompt: never wait for good
             if self._count is not None and output.num_scheduled_tokens:
                 with _fail_open(self, "count its steps"):
                     step = read_step(output.num_scheduled_tokens, self.requests)
@@ -79,12 +87,13 @@ def CountingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # no
 
         def update_from_output(self, output: Any, *args: Any, **kwargs: Any) -> Any:
             if self._count is not None and output.num_scheduled_tokens and self._in_flight:
-                now = time.monotonic()
-                start = self._in_flight.popleft()
-                if start is not None:
-                    # With two batches in flight, a step begins when the one before it ends.
-                    self._count.chunk_time(now - max(start, self._updated))
-                self._updated = now
+                with _fail_open(self, "time its steps"):
+                    now = time.monotonic()
+                    start = self._in_flight.popleft()
+                    if start is not None:
+                        # With two batches in flight, a step begins when the one before it ends.
+                        self._count.chunk_time(now - max(start, self._updated))
+                    self._updated = now
             return super().update_from_output(output, *args, **kwargs)
 
     return Counting(*args, vllm_config=vllm_config, **kwargs)

@@ -4,12 +4,15 @@ Invariant: a length is exact or there is none. A prompt of a kind that we do not
 know (an image, an embedding) makes the answer None, and the caller leaves vLLM alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def prompt_lengths(prompts: Any, tokenizer: Any) -> list[int] | None:
-    """Return each prompt's tokens. Usage: `prompt_lengths(["Hello"], tokenizer) == [1]`."""
+def prompt_lengths(prompts: Any, tokenizer: Callable[[], Any]) -> list[int] | None:
+    """Return each prompt's tokens; the tokenizer is loaded only if one is a text.
+
+    Usage: `prompt_lengths(["Hello"], lambda: tokenizer) == [1]`
+    """
     texts: list[str] = []
     lengths: list[int] = []
     for prompt in _as_list(prompts):
@@ -25,17 +28,21 @@ def prompt_lengths(prompts: Any, tokenizer: Any) -> list[int] | None:
 
 
 def chat_lengths(
-    conversations: Any, tokenizer: Any, chat_template: str | None = None, **template_kwargs: Any
+    conversations: Any,
+    tokenizer: Callable[[], Any],
+    chat_template: str | None = None,
+    **template_kwargs: Any,
 ) -> list[int] | None:
     """Return the tokens of each conversation once the chat template is around it."""
     if conversations and isinstance(conversations[0], Mapping):
         conversations = [conversations]
     texts = []
+    loaded = tokenizer()
     for messages in conversations:
         if not all(isinstance(message.get("content"), str) for message in messages):
             return None
         texts.append(
-            tokenizer.apply_chat_template(
+            loaded.apply_chat_template(
                 list(messages),
                 chat_template=chat_template,
                 tokenize=False,
@@ -43,11 +50,11 @@ def chat_lengths(
             )
         )
     # The template writes the special tokens itself.
-    return _count(texts, tokenizer, add_special_tokens=False)
+    return _count(texts, lambda: loaded, add_special_tokens=False)
 
 
-def _count(texts: list[str], tokenizer: Any, **options: Any) -> list[int]:
-    return [len(ids) for ids in tokenizer(texts, **options)["input_ids"]] if texts else []
+def _count(texts: list[str], tokenizer: Callable[[], Any], **options: Any) -> list[int]:
+    return [len(ids) for ids in tokenizer()(texts, **options)["input_ids"]] if texts else []
 
 
 def _as_list(prompts: Any) -> Sequence[Any]:

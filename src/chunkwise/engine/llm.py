@@ -10,10 +10,10 @@ never in a lost answer. What the user sets is never overruled.
 """
 
 import functools
+import inspect
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,8 @@ from chunkwise.settings import Settings
 vllm: Any = compat.load_vllm()
 log: Any = asking.logger()
 
+Measure = Literal["prompts", "messages"]
+
 # What a decision may set, or must respect.
 _DECIDED = (
     "max_num_batched_tokens",
@@ -40,22 +42,20 @@ _DECIDED = (
 )
 
 
-def _brings_prompts(measure: str) -> Callable[[Any], Any]:
+def _brings_prompts(theirs: Any, measure: Measure) -> Any:
     """Wrap one of vLLM's methods: decide by its prompts first, look at its answers after."""
 
-    def wrap(method: Any) -> Any:
-        theirs = getattr(vllm.LLM, method.__name__)
+    @functools.wraps(theirs)
+    def call(self: "LLM", *args: Any, **kwargs: Any) -> Any:
+        if not self._cw_built:
+            # A call that vLLM would refuse is refused here, in the same words.
+            given = inspect.signature(theirs).bind(self, *args, **kwargs).arguments
+            self._decide(measure, given)
+        outputs = theirs(self, *args, **kwargs)
+        self._look(outputs)
+        return outputs
 
-        @functools.wraps(theirs)
-        def call(self: "LLM", prompts: Any, *args: Any, **kwargs: Any) -> Any:
-            self._decide(measure, prompts, args, kwargs)
-            outputs = theirs(self, prompts, *args, **kwargs)
-            self._look(outputs)
-            return outputs
-
-        return call
-
-    return wrap
+    return call
 
 
 class LLM(vllm.LLM):  # type: ignore[misc]
@@ -90,17 +90,19 @@ class LLM(vllm.LLM):  # type: ignore[misc]
             twice = sorted(set(chunking.to_llm()) & set(self._cw_asked.to_llm()))
             if twice:
                 raise UserMistake(f"{', '.join(twice)}: given twice; leave one of them out.")
-            self._build(chunking.to_llm(), None)
+            self._cw_kwargs = {**kwargs, **chunking.to_llm()}
+            self._build({}, None)
 
-    generate = _brings_prompts("prompts")(vllm.LLM.generate)
-    enqueue = _brings_prompts("prompts")(vllm.LLM.enqueue)
-    beam_search = _brings_prompts("prompts")(vllm.LLM.beam_search)
-    chat = _brings_prompts("chat")(vllm.LLM.chat)
-    enqueue_chat = _brings_prompts("chat")(vllm.LLM.enqueue_chat)
+    generate = _brings_prompts(vllm.LLM.generate, "prompts")
+    enqueue = _brings_prompts(vllm.LLM.enqueue, "prompts")
+    beam_search = _brings_prompts(vllm.LLM.beam_search, "prompts")
+    chat = _brings_prompts(vllm.LLM.chat, "messages")
+    enqueue_chat = _brings_prompts(vllm.LLM.enqueue_chat, "messages")
 
     def build_for(self, prompts: Any, sampling_params: Any = None) -> None:
         """Build the engine now, for prompts like these. Usage: `llm.build_for(examples)`."""
-        self._decide("prompts", prompts, (sampling_params,), {})
+        if not self._cw_built:
+            self._decide("prompts", {"prompts": prompts, "sampling_params": sampling_params})
 
     def chunking_stats(self) -> counters.ChunkingStats | None:
         """Return what the engine did so far, counted from its steps; None if not counted."""
@@ -137,45 +139,45 @@ class LLM(vllm.LLM):  # type: ignore[misc]
             return str(super().__repr__())
         return f"LLM(model={self._cw_model!r}, to be built for its first prompts)"
 
-    def _decide(self, measure: str, prompts: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        if self._cw_built:
-            return
+    def _decide(self, measure: Measure, given: dict[str, Any]) -> None:
         if self._cw_asked.enable_chunked_prefill is False:
             log.info("Chunkwise: chunked prefill is off, as asked; nothing is decided.")
             self._build({}, None)
             return
         try:
-            found = self._measure(measure, prompts, kwargs)
+            found = self._measure(measure, given)
             if not found:
                 raise ValueError("the prompts are of a kind whose length is not known beforehand")
-            params = kwargs.get("sampling_params", args[0] if args else None)
             [budget, seqs] = next((d.budget, d.seqs) for d in compat.defaults() if d.usage == "llm")
-            room = scoring_room(self._cw_model, self._cw_kwargs, self._cw_limit, params)
+            room = scoring_room(
+                self._cw_model, self._cw_kwargs, self._cw_limit, given.get("sampling_params")
+            )
             decision = decide_offline(found, self._cw_asked, budget, seqs, room)
         except UserMistake:
             raise
         except Exception as error:
-            log.warning("Chunkwise cannot decide (%s): vLLM's own settings are used.", error)
+            log.warning("Chunkwise cannot decide (%r): vLLM's own settings are used.", error)
             self._build({}, None)
             return
         log.info("Chunkwise: %s", decision.line)
         self._cw_decision = decision
-        self._cw_watch = Watch(decision.verdict, found)
+        self._cw_watch = Watch(decision.verdict)
         self._build(decision.settings.to_llm(), decision.pieces)
 
-    def _measure(self, measure: str, prompts: Any, kwargs: dict[str, Any]) -> list[int] | None:
-        name = self._cw_kwargs.get("tokenizer") or self._cw_model
-        tokenizer = compat.tokenizer(name)
+    def _measure(self, measure: Measure, given: dict[str, Any]) -> list[int] | None:
+        def tokenizer() -> Any:
+            return compat.tokenizer(self._cw_kwargs.get("tokenizer") or self._cw_model)
+
         if measure == "prompts":
-            return lengths.prompt_lengths(prompts, tokenizer)
+            return lengths.prompt_lengths(given["prompts"], tokenizer)
         names = ("chat_template", "add_generation_prompt", "continue_final_message")
-        given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
-        return lengths.chat_lengths(prompts, tokenizer, **given)
+        options = {name: given[name] for name in names if given.get(name) is not None}
+        return lengths.chat_lengths(given["messages"], tokenizer, **options)
 
     def _build(self, chosen: dict[str, Any], pieces: Pieces | None) -> None:
-        self._cw_built = True  # from here on, a missing attribute is an error
         if self._cw_deterministic:
             chosen, pieces = fixed(chosen, self._cw_kwargs)
+        self._cw_built = True  # from here on, a missing attribute is an error
         kwargs = {**self._cw_kwargs, **chosen}
         try:
             path = self._shared_file()

@@ -18,13 +18,16 @@ class Pieces:
     # cut at the same places in every run.
     all_prompts: bool
 
-    def fits(self, budget: int, seqs: int) -> bool:
-        """Tell whether a piece fits a step beside the most decodes there can be."""
-        return self.size + seqs <= budget
+    def fits(self, budget: int, seqs: int, cap: int = 0) -> bool:
+        """Tell whether a piece fits a step beside the most decodes, and vLLM's cap a prompt."""
+        return self.size + seqs <= budget and (cap == 0 or self.size <= cap)
 
     def allow(self, prompt: int, computed: int, offered: int) -> int:
         """Return how many of the offered tokens the prompt may take now: a piece, or none."""
         if computed >= prompt or (prompt > self.size and not self.all_prompts):
             return offered
         end = min(prompt, (computed // self.size + 1) * self.size)
-        return end - computed if offered >= end - computed else 0
+        if offered < end - computed:
+            return 0
+        # A preempted request also recomputes what it had written after its prompt.
+        return offered if end == prompt else end - computed

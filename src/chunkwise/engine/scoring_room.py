@@ -5,9 +5,10 @@ from typing import Any
 
 from chunkwise.cost.memory import Device, refuse_budget
 from chunkwise.cost.shape import in_dtype, read_shape
-from chunkwise.engine import compat
+from chunkwise.engine import asking, compat
 from chunkwise.engine.decide import ScoringRoom
 from chunkwise.engine.room import scoring_limit
+from chunkwise.errors import UserMistake
 
 
 def scores_prompts(params: Any) -> bool:
@@ -26,7 +27,11 @@ def scoring_room(
     if not scores_prompts(params):
         return None
     dtype = str(kwargs.get("dtype") or "auto").removeprefix("torch.")
-    shape = in_dtype(read_shape(model), dtype)
+    try:
+        shape = in_dtype(read_shape(model), dtype)
+    except UserMistake as error:  # not a mistake here: vLLM may know the model all the same
+        asking.logger().warning("Chunkwise cannot size prompt scoring: %s", error)
+        return None
     device: Device = "cpu" if compat.on_cpu() else "gpu"
     budget = kwargs.get("max_num_batched_tokens")
     if limit is not None and budget:

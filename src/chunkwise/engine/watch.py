@@ -4,7 +4,6 @@ Invariant: each kind of remark is made once; an engine's budget cannot change
 after its start, so a remark names the setting for the next one.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from chunkwise.engine.counters import ChunkingStats
@@ -15,25 +14,22 @@ KV_NEARLY_FULL = 0.05
 
 
 class Watch:
-    """Usage: `Watch(verdict, lengths).look(outputs, stats)` returns what is to be said."""
+    """Usage: `Watch(verdict).look(outputs, stats)` returns what is to be said."""
 
-    def __init__(self, verdict: Verdict, lengths: Sequence[int]):
+    def __init__(self, verdict: Verdict):
         self._verdict = verdict
-        self._lengths = list(lengths)
-        self._decided = True  # the first answers are those of the prompts it decided by
+        self._lengths: list[int] = []  # of every prompt so far, as the answers tell them
         self._said: set[str] = set()
 
     def look(self, outputs: Any, stats: ChunkingStats | None) -> list[str]:
         """Take in the answers of one call and return new remarks."""
         told = []
-        if not self._decided:
-            for output in outputs if isinstance(outputs, list) else ():
-                ids = getattr(output, "prompt_token_ids", None)
-                self._lengths += [len(ids)] if ids else []
-            change = drift(self._verdict, self._lengths)
-            if change:
-                told += self._once("drift", f"the prompts have changed ({change} next time).")
-        self._decided = False
+        for output in outputs if isinstance(outputs, list) else ():
+            ids = getattr(output, "prompt_token_ids", None)
+            self._lengths += [len(ids)] if ids else []
+        change = drift(self._verdict, self._lengths) if self._lengths else None
+        if change:
+            told += self._once("drift", f"the prompts have changed ({change} next time).")
         if stats is None:
             return told
         if stats.preemptions:
