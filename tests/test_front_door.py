@@ -11,8 +11,14 @@ HEAVY = {"torch", "vllm", "polars", "transformers", "numpy", "scipy", "plotly"}
 
 
 def test_public_surface() -> None:
-    assert sorted(chunkwise.__all__) == ["ChunkwiseError", "Settings", "__version__"]
-    assert all(hasattr(chunkwise, name) for name in chunkwise.__all__)
+    assert sorted(chunkwise.__all__) == [
+        "ChunkwiseError",
+        "LLM",
+        "Settings",
+        "__version__",
+        "create_vllm_enhanced_compiler",
+    ]
+    assert all(hasattr(chunkwise, name) for name in chunkwise.__all__ if name != "LLM")
     assert dir(chunkwise) == sorted(chunkwise.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = chunkwise.nothing  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Chunkwise: decide chunked prefill for your own vLLM traffic, prove it, keep it.
 
-    from chunkwise import Settings
+    from chunkwise import LLM, Settings
+    LLM("my-model").generate(prompts)
     Settings(max_num_batched_tokens=2048).to_command("my-model")
 
 Invariant: importing this package loads neither torch nor vllm nor any extra;
@@ -13,16 +14,26 @@ from typing import TYPE_CHECKING
 from chunkwise._version import __version__
 
 if TYPE_CHECKING:
+    from chunkwise.engine.compile import create_vllm_enhanced_compiler
+    from chunkwise.engine.llm import LLM
     from chunkwise.errors import ChunkwiseError
     from chunkwise.settings import Settings
 
 # Public name -> the module that holds it.
 _HOMES = {
     "ChunkwiseError": "chunkwise.errors",
+    "LLM": "chunkwise.engine.llm",
     "Settings": "chunkwise.settings",
+    "create_vllm_enhanced_compiler": "chunkwise.engine.compile",
 }
 
-__all__ = ["ChunkwiseError", "Settings", "__version__"]
+__all__ = [
+    "LLM",
+    "ChunkwiseError",
+    "Settings",
+    "__version__",
+    "create_vllm_enhanced_compiler",
+]
 
 
 def __getattr__(name: str) -> object:

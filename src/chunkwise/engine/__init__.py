@@ -1,1 +1,4 @@
-"""The only room that imports vLLM, and only inside functions: loading it is cheap."""
+"""The only room that imports vLLM: inside functions, so that loading it is cheap.
+
+`llm.py` alone imports it at once, because its class is vLLM's own.
+"""

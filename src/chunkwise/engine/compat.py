@@ -240,6 +240,15 @@ def tokenizer(model: str) -> Any:
     return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
 
 
+@cache
+def can_read_choices() -> bool:
+    """Tell whether log-probabilities of chosen tokens come with a generated one."""
+    load_vllm()
+    from vllm import SamplingParams
+
+    return "logprob_token_ids" in inspect.signature(SamplingParams).parameters
+
+
 def is_request(internal_id: str, given_id: str) -> bool:
     """Tell whether the engine's id is the given one; vLLM appends `-` and eight letters."""
     return internal_id == given_id or internal_id[:-8] == f"{given_id}-"

@@ -21,6 +21,12 @@ class Chunk:
     request_id: str
     tokens: int
     context: int
+    prompt: int  # tokens of the whole prompt
+
+    @property
+    def last(self) -> bool:
+        """Tell whether the prompt ends with it."""
+        return self.context + self.tokens >= self.prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ def RecordingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # n
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             output = super().schedule(*args, **kwargs)
             if output.num_scheduled_tokens:
-                self.steps.append(_read(output.num_scheduled_tokens, self.requests))
+                self.steps.append(read_step(output.num_scheduled_tokens, self.requests))
             return output
 
     return Recorder(*args, vllm_config=vllm_config, **kwargs)
@@ -59,7 +65,8 @@ def prefill_chunks(steps: Sequence[Step], request_id: str) -> list[int]:
     ]
 
 
-def _read(scheduled: dict[str, int], requests: dict[str, Any]) -> Step:
+def read_step(scheduled: dict[str, int], requests: dict[str, Any]) -> Step:
+    """Say what a step carries, from what `schedule()` returned and the requests it advanced."""
     chunks = []
     decodes = 0
     for request_id, tokens in scheduled.items():
@@ -67,7 +74,7 @@ def _read(scheduled: dict[str, int], requests: dict[str, Any]) -> Step:
         # schedule() has already advanced the request past this step's tokens.
         context = request.num_computed_tokens - tokens
         if context < request.num_prompt_tokens:
-            chunks.append(Chunk(request_id, tokens, context))
+            chunks.append(Chunk(request_id, tokens, context, request.num_prompt_tokens))
         else:
             decodes += 1
     return Step(tuple(chunks), decodes)

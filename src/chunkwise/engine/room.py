@@ -7,6 +7,7 @@ yes until it kills something, so the answer has to come first.
 from pathlib import Path
 from typing import Any
 
+from chunkwise.cost.shape import ModelShape
 from chunkwise.engine import compat
 from chunkwise.errors import EngineTrouble
 
@@ -37,6 +38,21 @@ def weight_bytes(config: Any) -> int:
         return _file_bytes(Path(config.model_config.model))
     numbers = sum(parameter.numel() for parameter in model.parameters())
     return int(numbers * config.model_config.dtype.itemsize)
+
+
+def scoring_limit(shape: ModelShape, utilization: float | None, kv_bytes: int | None) -> int:
+    """Return the memory that scoring prompts may take: what vLLM leaves of the device's.
+
+    vLLM fills its share at start and never measures prompt scoring, so only what
+    is outside the share is there for it; a fifth of that is left for the rest.
+    """
+    if compat.on_cpu():
+        reserved = shape.weights * shape.dtype_bytes + (kv_bytes or 0)
+        return max(0, int(0.8 * (free_bytes() - reserved)))
+    from vllm.platforms import current_platform
+
+    total = current_platform.get_device_total_memory()
+    return int(0.8 * total * (1 - (utilization or 0.92)))
 
 
 def free_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
