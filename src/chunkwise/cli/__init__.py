@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import demo, env, memory
+from chunkwise.cli import demo, env, lm_eval, memory
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("env")(env.env)
+app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("memory")(memory.memory)
 
 
