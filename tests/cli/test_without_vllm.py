@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cost.test_shape import LLAMA_8B
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,14 @@ def test_analyze_says_which_extra_it_needs(bare: Run, root: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_memory_needs_no_vllm(bare: Run, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    result = bare("memory", "--model", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "128.0 KiB of KV cache" in " ".join(result.stdout.split())
+
+
 def test_version_and_help(bare: Run) -> None:
     assert bare("--version").stdout.startswith("chunkwise 0.")
-    for command in ("analyze", "demo", "env"):
+    for command in ("analyze", "demo", "env", "lm-eval", "memory"):
         assert "Example: chunkwise" in bare(command, "--help").stdout

@@ -17,7 +17,9 @@ def test_steps_become_figures(tmp_path: Path) -> None:
     assert count.step(Step((Chunk("b", 40, 60, 100),), 1), (), 0.3)
     count.chunk_time(1.5)
     assert not count.step(Step((), 2), (), 0.25)
-    assert ChunkingStats.of(counters.read(path)) == ChunkingStats(
+    seen = counters.read(path)
+    assert seen
+    assert ChunkingStats.of(seen) == ChunkingStats(
         requests=2,
         chunked_requests=1,
         chunks=2,
@@ -40,9 +42,18 @@ def test_a_preempted_request_is_still_one_request(tmp_path: Path) -> None:
     count.step(Step((), 1), ("a",), 1.0)
     count.step(Step((Chunk("a", 70, 0, 100),), 0), (), 0.9)
     count.step(Step((Chunk("a", 30, 70, 100),), 0), (), 0.9)
-    stats = ChunkingStats.of(counters.read(path))
+    seen = counters.read(path)
+    assert seen
+    stats = ChunkingStats.of(seen)
     assert (stats.requests, stats.chunked_requests, stats.preemptions) == (1, 1, 1)
     assert stats.prefill_tokens == 150  # the work was done twice
+
+
+def test_counting_that_failed_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    counters.create(path)
+    Counters(path).void()
+    assert counters.read(path) is None
 
 
 def test_nothing_seen_divides_nothing() -> None:

@@ -241,6 +241,16 @@ def test_counting_that_fails_midway_is_switched_off(
     monkeypatch.setattr(Counters, "step", fail)
     llm = make(timing_30m, load_format="dummy")
     assert len(llm.generate(ids(3, 47), one_token(), use_tqdm=False)) == 3
+    assert llm.chunking_stats() is None
+
+
+def test_the_users_own_scheduler_stays(timing_30m: Path, make: Make) -> None:
+    from chunkwise.engine import recorder
+
+    llm = make(timing_30m, load_format="dummy", scheduler_cls=recorder.PATH)
+    llm.generate(ids(3, 47), one_token(), use_tqdm=False)
+    assert llm.chunking_stats() is None
+    assert llm.llm_engine.engine_core.engine_core.scheduler.steps
 
 
 def test_an_engine_in_a_process_of_its_own_is_counted_too(

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, demo, env, memory
+from chunkwise.cli import analyze, demo, env, lm_eval, memory
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("analyze")(analyze.analyze)
 app.command("demo")(demo.demo)
 app.command("env")(env.env)
+app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("memory")(memory.memory)
 
 

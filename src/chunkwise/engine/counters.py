@@ -6,6 +6,7 @@ small shared file, and the caller maps the same file. Invariant: only `Counters`
 writes, one number at a time, and a count never goes down.
 """
 
+import math
 import mmap
 import struct
 from collections.abc import Iterable
@@ -82,9 +83,10 @@ def create(path: Path) -> None:
     path.write_bytes(bytes(_FORMAT.size))
 
 
-def read(path: Path) -> Counted:
-    """Return the sums as they are now."""
-    return Counted(*_FORMAT.unpack(path.read_bytes()))
+def read(path: Path) -> Counted | None:
+    """Return the sums as they are now, or None if counting has failed."""
+    seen = Counted(*_FORMAT.unpack(path.read_bytes()))
+    return None if math.isnan(seen.steps) else seen
 
 
 class Counters:
@@ -131,6 +133,11 @@ class Counters:
         """Count how long a step with a piece of a cut prompt took."""
         self._sums["chunk_steps"] += 1
         self._sums["chunk_seconds"] += seconds
+        self._publish()
+
+    def void(self) -> None:
+        """Let readers know that the sums are no longer true."""
+        self._sums["steps"] = math.nan
         self._publish()
 
     def _publish(self) -> None:

@@ -104,5 +104,7 @@ def _fail_open(scheduler: Any, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever it is, people want their answers
-        scheduler._count = None
+        if scheduler._count is not None:
+            scheduler._count.void()
+            scheduler._count = None
         log.warning("Chunkwise cannot %s (%r): chunking_stats() is not available.", what, error)

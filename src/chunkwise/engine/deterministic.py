@@ -27,7 +27,8 @@ def fixed(chosen: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any]
             "came before."
         )
     # The largest whole number of blocks that fits beside every decode.
-    size = min(merged.get("long_prefill_token_threshold") or budget, budget - seqs)
+    step = merged.get("max_num_scheduled_tokens") or budget
+    size = min(merged.get("long_prefill_token_threshold") or step, step - seqs)
     size = size // BLOCK * BLOCK
     if size <= 0:
         raise UserMistake(

@@ -106,10 +106,10 @@ class LLM(vllm.LLM):  # type: ignore[misc]
 
     def chunking_stats(self) -> counters.ChunkingStats | None:
         """Return what the engine did so far, counted from its steps; None if not counted."""
-        path = self.__dict__.get("_cw_counters")
         if not self._cw_built:
             return counters.ChunkingStats.of(counters.Counted())
-        return counters.ChunkingStats.of(counters.read(path)) if path else None
+        seen = counters.read(self._cw_counters) if self._cw_counters else None
+        return counters.ChunkingStats.of(seen) if seen else None
 
     def chunking_settings(self) -> dict[str, Any]:
         """Return what the engine runs with and why, to be kept with results."""
@@ -179,10 +179,13 @@ class LLM(vllm.LLM):  # type: ignore[misc]
             chosen, pieces = fixed(chosen, self._cw_kwargs)
         self._cw_built = True  # from here on, a missing attribute is an error
         kwargs = {**self._cw_kwargs, **chosen}
+        if kwargs.get("scheduler_cls"):  # the user's own: it is neither counted nor told anything
+            super().__init__(self._cw_model, **kwargs)
+            return
         try:
             path = self._shared_file()
             with counting.orders(path, pieces):
-                super().__init__(self._cw_model, **{"scheduler_cls": counting.PATH, **kwargs})
+                super().__init__(self._cw_model, **{**kwargs, "scheduler_cls": counting.PATH})
             self._cw_counters, self._cw_pieces = path, pieces
         except Exception as error:
             if self._cw_deterministic:
