@@ -59,9 +59,7 @@ def row(name, predicted, measured, say) -> str:
 def child(what: str, model: str, **options: object) -> dict:
     """Run one measurement in a process of its own and return its last line."""
     command = [sys.executable, __file__, what, model, json.dumps(options)]
-    done = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET}
-    )
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -114,6 +112,7 @@ def inside(what: str, model: str, options: dict) -> dict:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
+        os.environ.update(QUIET)  # before vLLM is loaded: the engine is this process
         result = inside(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
         print(json.dumps(result))
     else:
