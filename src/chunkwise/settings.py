@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from chunkwise.errors import UserMistake
+from chunkwise.files import read_small
 
 MAX_FILE_BYTES = 64 * 1024
 
@@ -144,13 +145,7 @@ class Settings(BaseModel):
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """Read a small YAML file that holds names and values, nothing else."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UserMistake(f"Cannot read {path}: {error.strerror or error}.") from None
-    if len(text) > MAX_FILE_BYTES:
-        raise UserMistake(f"{path} is over {MAX_FILE_BYTES // 1024} KiB: not a settings file.")
+    text = read_small(path, MAX_FILE_BYTES, "a settings file")
     try:
         values = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -109,7 +109,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (b"{" * 100_000, "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
         (b"[1]", "does not hold"),
-        (b" " * (MAX_FILE_BYTES + 1), "over 4 MiB"),
+        (b" " * (MAX_FILE_BYTES + 1), "over 4.0 MiB"),
     ],
 )
 def test_hostile_files(tmp_path: Path, text: bytes, words: str) -> None:

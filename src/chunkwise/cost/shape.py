@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from chunkwise.errors import UserMistake
+from chunkwise.files import read_small
 
 MAX_FILE_BYTES = 4 * 2**20
 DTYPE_BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -87,13 +88,7 @@ class _Config(BaseModel):
 def read_shape(model: str) -> ModelShape:
     """Read a model's shape. Usage: `read_shape("/models/llama")`, a file, or a cached name."""
     path = _config_file(model)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UserMistake(f"Cannot read {path}: {error.strerror or error}.") from None
-    if len(text) > MAX_FILE_BYTES:
-        raise UserMistake(f"{path} is over {MAX_FILE_BYTES // 2**20} MiB: not a model's config.")
+    text = read_small(path, MAX_FILE_BYTES, "a model's config")
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):

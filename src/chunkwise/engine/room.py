@@ -10,6 +10,7 @@ from typing import Any
 from chunkwise.cost.shape import ModelShape
 from chunkwise.engine import compat
 from chunkwise.errors import EngineTrouble
+from chunkwise.sizes import say_bytes
 
 
 def refuse_what_cannot_fit(config: Any) -> None:
@@ -21,8 +22,9 @@ def refuse_what_cannot_fit(config: Any) -> None:
     free = free_bytes()
     if weights + kv > free:
         raise EngineTrouble(
-            f"The model needs more memory than there is: {_gib(weights)} of weights and "
-            f"{_gib(kv)} of KV cache, with {_gib(free)} free. Take a smaller model or dtype."
+            f"The model needs more memory than there is: {say_bytes(weights)} of weights and "
+            f"{say_bytes(kv)} of KV cache, with {say_bytes(free)} free. Take a smaller "
+            f"model or dtype."
         )
 
 
@@ -65,7 +67,3 @@ def free_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
 
 def _file_bytes(model: Path) -> int:
     return sum(file.stat().st_size for file in model.glob("*.safetensors"))
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB"
