@@ -41,9 +41,7 @@ def main() -> None:
         predicted = memory.pool_from_bytes(shape, GIB, found["block"]).tokens
         lines.append(row(f"{name}, 1 GiB", predicted, found["tokens"], "{:,}".format))
         found = child("pool", path, fraction=0.3)
-        predicted = memory.pool(
-            shape, found["total"], 0.3, 512, 16, found["block"], found["other"]
-        ).tokens
+        predicted = memory.cpu_pool(shape, found["total"], 0.3, found["block"]).tokens
         lines.append(row(f"{name}, fraction 0.3", predicted, found["tokens"], "{:,}".format))
     RESULT.write_text("\n".join([*lines, ""]))
     print(RESULT.read_text())
@@ -78,7 +76,6 @@ def inside(what: str, model: str, options: dict) -> dict:
     if not list(Path(model).glob("*.safetensors")):
         common["load_format"] = "dummy"
     if what == "pool":
-        other = status("VmRSS")  # libraries: what the process holds before any model
         asked = (
             {"kv_cache_memory_bytes": options["size"]}
             if "size" in options
@@ -89,7 +86,6 @@ def inside(what: str, model: str, options: dict) -> dict:
         return {
             "tokens": cache.num_gpu_blocks * cache.block_size,
             "block": cache.block_size,
-            "other": other,
             "total": psutil.virtual_memory().total,
         }
     llm = LLM(

@@ -23,6 +23,14 @@ def test_tables(chunkwise: Run, llama: str) -> None:
         assert word in text
 
 
+def test_a_cpu_has_another_pool(chunkwise: Run, llama: str) -> None:
+    asked = ("memory", "--model", llama, "--memory", "80GiB", "--json", "--device")
+    gpu, cpu = (json.loads(chunkwise(*asked, kind).stdout) for kind in ("gpu", "cpu"))
+    assert gpu["budgets"][0]["pool_tokens"] != cpu["budgets"][0]["pool_tokens"]
+    # Without a step measured, the budget takes nothing from the pool.
+    assert len({item["pool_tokens"] for item in cpu["budgets"]}) == 1
+
+
 def test_json(chunkwise: Run, llama: str) -> None:
     result = chunkwise("memory", "--model", llama, "--scoring-limit", "2GiB", "--json")
     content = json.loads(result.stdout)

@@ -51,6 +51,15 @@ def test_a_larger_budget_leaves_a_smaller_pool() -> None:
     assert memory.pool(SHAPE, 8 * GIB, 0.92, 2048).tokens == 0
 
 
+def test_the_cpu_engine_keeps_a_tied_matrix_twice() -> None:
+    matrix = SHAPE.vocab * SHAPE.hidden * SHAPE.dtype_bytes
+    tied = shape_of(LLAMA_8B | {"tie_word_embeddings": True})
+    # Once less in the weights, once more packed: the pool is the same.
+    assert memory.weight_bytes(tied) == memory.weight_bytes(SHAPE) - matrix
+    assert memory.cpu_pool(tied, 64 * GIB, 0.5) == memory.cpu_pool(SHAPE, 64 * GIB, 0.5)
+    assert memory.cpu_pool(SHAPE, 8 * GIB, 0.9).tokens == 0
+
+
 def test_the_right_budget_is_named() -> None:
     limit = 2 * GIB
     with pytest.raises(UserMistake, match=r"over the limit of 2\.0 GiB") as caught:

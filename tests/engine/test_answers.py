@@ -44,7 +44,7 @@ def in_process() -> Iterator[None]:
         yield
 
 
-def greedy(tokens: int = 5) -> Any:
+def greedy(tokens: int = 12) -> Any:
     from vllm import SamplingParams
 
     return SamplingParams(temperature=0, max_tokens=tokens)

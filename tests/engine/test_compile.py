@@ -64,7 +64,7 @@ def test_a_threshold_of_ones_own(timing_30m: Path, stopping: list[CompiledModel]
 
 
 def test_a_failure_is_a_plain_engine(
-    timing_30m: Path, stopping: list[CompiledModel], monkeypatch: pytest.MonkeyPatch
+    timing_30m: Path, stopping: list[CompiledModel], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     from chunkwise.engine import llm
 
@@ -75,5 +75,6 @@ def test_a_failure_is_a_plain_engine(
     model = create_vllm_enhanced_compiler().compile_model_aot(str(timing_30m), SHORT, CONFIG)
     stopping.append(model)
     assert model.notes == ("everything: RuntimeError('injected')",)
+    assert caplog.text.count("RuntimeError('injected')") == 1  # the warning
     assert len(model(SHORT, params(), use_tqdm=False)) == 40
     assert model.get_chunking_stats() is None

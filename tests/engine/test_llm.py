@@ -230,8 +230,27 @@ def test_whatever_fails_the_answers_come(
         assert llm.chunking_stats() is None
 
 
+def test_scoring_on_an_engine_built_for_generation(
+    timing_30m: Path, make: Make, said: list[str]
+) -> None:
+    from vllm import SamplingParams
+
+    scoring = SamplingParams(prompt_logprobs=1, max_tokens=1)
+    llm = make(timing_30m, load_format="dummy", scoring_limit=2**26)
+    llm.generate(ids(2, 47), one_token(), use_tqdm=False)
+    # Over a limit of the user's it is refused; over what is free it would be a warning.
+    with pytest.raises(UserMistake, match=r"over the limit of 64\.0 MiB: set max_num_batched"):
+        llm.generate(ids(2, 47), scoring, use_tqdm=False)
+    llm._cw_sized_for_scoring, llm._cw_limit = False, None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("chunkwise.engine.scoring_room.scoring_limit", lambda *_: 2**26)
+        for _ in range(2):
+            assert len(llm.generate(ids(2, 47), scoring, use_tqdm=False)) == 2
+    assert len([line for line in said if "not built for scoring" in line]) == 1
+
+
 def test_counting_that_fails_midway_is_switched_off(
-    timing_30m: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+    timing_30m: Path, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     from chunkwise.engine.counters import Counters
 
@@ -242,6 +261,7 @@ def test_counting_that_fails_midway_is_switched_off(
     llm = make(timing_30m, load_format="dummy")
     assert len(llm.generate(ids(3, 47), one_token(), use_tqdm=False)) == 3
     assert llm.chunking_stats() is None
+    assert caplog.text.count("RuntimeError('injected')") == 1
 
 
 def test_the_users_own_scheduler_stays(timing_30m: Path, make: Make) -> None:

@@ -1,5 +1,7 @@
 """`chunkwise memory`: where a model's memory goes, and what chunking can save of it."""
 
+from typing import Literal
+
 import typer
 
 
@@ -14,6 +16,7 @@ def memory(
     fraction: float = typer.Option(
         0.92, min=0.01, max=1.0, help="Share of it for vLLM (`gpu_memory_utilization`)."
     ),
+    device: Literal["gpu", "cpu"] = typer.Option("gpu", help="The kind of vLLM that will run it."),
     tensor_parallel: int = typer.Option(1, min=1, max=1024, help="Devices that share the model."),
     budget: int | None = typer.Option(
         None, min=1, max=2**21, help="A budget of yours, to check with --scoring-limit."
@@ -40,11 +43,11 @@ def memory(
     if budget is not None:
         if limit is None:
             raise UserMistake("--budget is checked against a limit: add --scoring-limit 4GiB.")
-        refuse_budget(shape, budget, limit)
+        refuse_budget(shape, budget, limit, device=device)
     total = None if memory is None else parse_bytes(memory)
-    content = overview(model, shape, total, fraction, tensor_parallel)
+    content = overview(model, shape, total, fraction, tensor_parallel, device)
     if limit is not None:
-        best = largest_scoring_budget(shape, limit)
+        best = largest_scoring_budget(shape, limit, device=device)
         content["largest_scoring_budget"] = best
         content["notes"].append(
             f"Scoring prompts within {say_bytes(limit)}: max_num_batched_tokens up to {best:,}."

@@ -24,6 +24,10 @@ WHY_FUSED = (
 )
 # Token ids, positions, slot mapping and request indices that the runner keeps a token.
 RUNNER_BYTES_A_TOKEN = 28
+# What a process of vLLM's CPU build holds beside the model: libraries, and what its allocator
+# keeps. Read from /proc at the moment the pool is sized (0.32): 900 MiB to 1,025 MiB, from start
+# to start of one model too (benchmarks/memory.py).
+CPU_PROCESS_BYTES = 960 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +167,14 @@ def pool(
     sampling = seqs * shape.vocab * (shape.dtype_bytes + 4)
     left = int(total * fraction) - weight_bytes(shape, tp) - max(step, sampling) - other
     return pool_from_bytes(shape, left, block, kv_dtype_bytes, tp)
+
+
+def cpu_pool(shape: ModelShape, total: int, fraction: float, block: int = 128) -> Pool:
+    """Return the KV cache that vLLM's CPU engine makes. Usage: `cpu_pool(shape, 64 * GIB, 0.5)`.
+
+    It measures its own resident memory after loading and no step at all; a tied
+    output matrix is there twice, because it is packed for multiplication.
+    """
+    packed = shape.vocab * shape.hidden * shape.dtype_bytes if shape.tied else 0
+    left = int(total * fraction) - weight_bytes(shape) - packed - CPU_PROCESS_BYTES
+    return pool_from_bytes(shape, left, block)

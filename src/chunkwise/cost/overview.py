@@ -9,7 +9,12 @@ CHUNK = 2048  # what the "cut" columns cut a prompt into
 
 
 def overview(
-    model: str, shape: ModelShape, total: int | None, fraction: float, tp: int
+    model: str,
+    shape: ModelShape,
+    total: int | None,
+    fraction: float,
+    tp: int,
+    device: memory.Device = "gpu",
 ) -> dict[str, Any]:
     """Return everything that the command shows. Usage: `overview("m", shape, None, 0.92, 1)`."""
     return {
@@ -21,24 +26,35 @@ def overview(
         "memory_bytes": total,
         "fraction": fraction,
         "tensor_parallel": tp,
+        "device": device,
         "chunk": CHUNK,
-        "budgets": [_budget(shape, budget, total, fraction, tp) for budget in memory.BUDGETS],
+        "budgets": [
+            _budget(shape, budget, total, fraction, tp, device) for budget in memory.BUDGETS
+        ],
         "lengths": [_length(shape, tokens, tp) for tokens in memory.LENGTHS],
-        "notes": _notes(shape, total),
+        "notes": _notes(shape, total, device),
     }
 
 
 def _budget(
-    shape: ModelShape, budget: int, total: int | None, fraction: float, tp: int
+    shape: ModelShape,
+    budget: int,
+    total: int | None,
+    fraction: float,
+    tp: int,
+    device: memory.Device,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
         "budget": budget,
         "step_bytes": memory.activation_bytes(shape, budget, tp)
         + memory.workspace_bytes(shape, budget, tp),
-        "scoring_bytes": memory.scoring_bytes(shape, budget),
+        "scoring_bytes": memory.scoring_bytes(shape, budget, device=device),
     }
     if total is not None:
-        left = memory.pool(shape, total, fraction, budget, tp=tp)
+        if device == "cpu":
+            left = memory.cpu_pool(shape, total, fraction)
+        else:
+            left = memory.pool(shape, total, fraction, budget, tp=tp)
         row |= {"pool_bytes": left.bytes, "pool_tokens": left.tokens}
     return row
 
@@ -55,10 +71,15 @@ def _length(shape: ModelShape, tokens: int, tp: int) -> dict[str, Any]:
     }
 
 
-def _notes(shape: ModelShape, total: int | None) -> list[str]:
+def _notes(shape: ModelShape, total: int | None, device: memory.Device) -> list[str]:
     notes = []
     if total is None:
         notes.append("Give --memory, such as --memory 80GiB, to see the KV pool that is left.")
+    elif device == "cpu":
+        notes.append(
+            "The CPU engine takes its whole share at start and measures no step: what a step "
+            "needs comes out of the memory beside the share."
+        )
     else:
         notes.append(
             "The pool leaves out what only the machine knows: the driver's context and CUDA "

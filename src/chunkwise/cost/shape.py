@@ -40,6 +40,7 @@ class ModelShape:
     # Numbers kept per token and layer; MLA keeps one compressed vector.
     kv_numbers: int
     mla: bool = False
+    tied: bool = False  # one matrix for input and output
     windowed_layers: int = 0
 
     @property
@@ -163,6 +164,7 @@ def _complete(config: _Config, windowed: int) -> ModelShape:
         if config.kv_lora_rank
         else 2 * kv_heads * head_dim,
         mla=mla,
+        tied=config.tied,
         windowed_layers=windowed,
     )
 

@@ -26,6 +26,10 @@ class ScoringRoom:
     limit: int
     device: Device
 
+    def fits(self, longest: int) -> int:
+        """Return the largest budget that stays within the limit; 0 for none."""
+        return largest_scoring_budget(self.shape, self.limit, longest, self.device)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -66,7 +70,7 @@ def decide_offline(
         why += f" {OFFLINE}"
     budget = chosen.max_num_batched_tokens or default_budget
     if room is not None and asked.max_num_batched_tokens is None:
-        fits = largest_scoring_budget(room.shape, room.limit, max(lengths), room.device)
+        fits = room.fits(max(lengths))
         if 0 < fits < budget:
             budget = fits
             why += (

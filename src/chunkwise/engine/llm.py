@@ -23,7 +23,7 @@ from chunkwise.engine import asking, compat, counters, counting, lengths
 from chunkwise.engine.decide import Decision, decide_offline
 from chunkwise.engine.deterministic import fixed
 from chunkwise.engine.pieces import Pieces
-from chunkwise.engine.scoring_room import scoring_room
+from chunkwise.engine.scoring_room import scores_prompts, scoring_room
 from chunkwise.engine.watch import Watch
 from chunkwise.errors import UserMistake
 from chunkwise.settings import Settings
@@ -47,10 +47,12 @@ def _brings_prompts(theirs: Any, measure: Measure) -> Any:
 
     @functools.wraps(theirs)
     def call(self: "LLM", *args: Any, **kwargs: Any) -> Any:
+        # A call that vLLM would refuse is refused here, in the same words.
+        given = inspect.signature(theirs).bind(self, *args, **kwargs).arguments
         if not self._cw_built:
-            # A call that vLLM would refuse is refused here, in the same words.
-            given = inspect.signature(theirs).bind(self, *args, **kwargs).arguments
             self._decide(measure, given)
+        elif not self._cw_sized_for_scoring:
+            self._check_scoring(given.get("sampling_params"))
         outputs = theirs(self, *args, **kwargs)
         self._look(outputs)
         return outputs
@@ -85,6 +87,7 @@ class LLM(vllm.LLM):  # type: ignore[misc]
         self._cw_decision: Decision | None = None
         self._cw_pieces: Pieces | None = None
         self._cw_watch: Watch | None = None
+        self._cw_sized_for_scoring = False
         self._cw_counters: Path | None = None
         if isinstance(chunking, Settings):
             twice = sorted(set(chunking.to_llm()) & set(self._cw_asked.to_llm()))
@@ -153,6 +156,7 @@ class LLM(vllm.LLM):  # type: ignore[misc]
                 self._cw_model, self._cw_kwargs, self._cw_limit, given.get("sampling_params")
             )
             decision = decide_offline(found, self._cw_asked, budget, seqs, room)
+            self._cw_sized_for_scoring = room is not None
         except UserMistake:
             raise
         except Exception as error:
@@ -195,6 +199,23 @@ class LLM(vllm.LLM):  # type: ignore[misc]
             )
             self._cw_decision = self._cw_watch = None
             super().__init__(self._cw_model, **self._cw_kwargs)
+
+    def _check_scoring(self, params: Any) -> None:
+        """Say it if prompts are scored on an engine that was built for something else."""
+        if not scores_prompts(params):
+            return
+        self._cw_sized_for_scoring = True  # said once
+        config = self.llm_engine.vllm_config
+        budget = config.scheduler_config.max_num_batched_tokens
+        kwargs = {**self._cw_kwargs, "max_num_batched_tokens": budget}
+        room = scoring_room(self._cw_model, kwargs, self._cw_limit, params)
+        if room is not None and (fits := room.fits(config.model_config.max_model_len)) < budget:
+            log.warning(
+                "Chunkwise: this engine was not built for scoring prompts: steps of %d tokens "
+                "may run out of memory. Use max_num_batched_tokens=%d next time.",
+                budget,
+                fits,
+            )
 
     def _shared_file(self) -> Path:
         home = Path(tempfile.mkdtemp(prefix="chunkwise-"))
