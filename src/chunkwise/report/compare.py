@@ -5,10 +5,12 @@ from typing import Any
 
 from chunkwise.durations import say
 from chunkwise.lab.statistics import Comparison, Condition, Effect, lagged
+from chunkwise.measured import Floats, quantile
 from chunkwise.report.compare_facts import WORDS, change, floor, sentences, value
 from chunkwise.report.terminal import print_lines, print_table
 
 SCHEMA = "chunkwise.compare/1"
+QUANTILES = (0.5, 0.9, 0.99)
 
 
 def show(comparison: Comparison) -> None:
@@ -67,7 +69,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
                 "requests": len(run.measured),
                 "failed": run.failed,
                 "lagged": lagged(run),
-                **{metric.key: _number(metric.of(run)) for metric in comparison.metrics},
+                "metrics": {m.key: _number(m.of(run)) for m in comparison.metrics},
+                # Of the requests of this run alone, as if they were independent.
+                "ttft": {f"p{100 * q:g}": _quantile(run.measured.ttft, q) for q in QUANTILES},
+                "gaps": {f"p{100 * q:g}": _quantile(run.measured.gaps, q) for q in QUANTILES},
             }
             for run in comparison.runs
         ],
@@ -105,6 +110,12 @@ def _condition(one: Condition) -> dict[str, Any]:
         "lag_p99": one.lag_p99,
         "lagged_rounds": list(one.lagged),
     }
+
+
+def _quantile(values: Floats, q: float) -> dict[str, float | None]:
+    found = quantile(values, q)
+    ends = {"value": found.value, "low": found.low, "high": found.high}
+    return {name: _number(number) for name, number in ends.items()}
 
 
 def _number(number: float) -> float | None:
