@@ -61,7 +61,7 @@ def sentences(comparison: Comparison) -> list[str]:
     lines = []
     for arm in comparison.arms:
         lines += [f"{arm}: {line}" for line in _of_arm(comparison.of(arm))]
-    return lines + cautions(comparison)
+    return lines + _cautions(comparison)
 
 
 def _of_arm(effects: Sequence[Effect]) -> list[str]:
@@ -101,7 +101,7 @@ def _labels(effects: Sequence[Effect]) -> str:
     return ", ".join(effect.metric.label for effect in effects)
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def _cautions(comparison: Comparison) -> list[str]:
     """Say what went wrong with the runs: few rounds, failures, a late client, no rest."""
     lines = []
     least = comparison.asked["rule"].get("least_rounds") or 0
