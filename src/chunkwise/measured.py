@@ -25,6 +25,36 @@ Bools = npt.NDArray[np.bool_]
 GAP_QUANTILE = 0.99  # of one request's gaps: what the inter-token target is held against
 
 
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile of a sample and where the true one may lie; infinite where that is open."""
+
+    value: float
+    low: float
+    high: float
+
+
+def quantile(values: Floats, q: float, confidence: float = 0.95) -> Quantile:
+    """Return a quantile with its interval. Usage: `quantile(run.ttft, 0.99)`.
+
+    The interval's ends are order statistics (binomial), so nothing is assumed of the
+    distribution, and the P99 of fewer than some 370 values has no upper end. It is
+    for independent values: requests of one run share a queue, and theirs is wider
+    than this says. To compare settings, repeat runs and use `chunkwise compare`.
+    """
+    from scipy.stats import quantile_test
+
+    known = np.sort(values[~np.isnan(values)])
+    if not len(known):
+        return Quantile(np.nan, -np.inf, np.inf)
+    ends = quantile_test(known, p=q).confidence_interval(confidence)
+    return Quantile(
+        float(np.quantile(known, q)),
+        -np.inf if np.isnan(ends.low) else float(ends.low),
+        np.inf if np.isnan(ends.high) else float(ends.high),
+    )
+
+
 @dataclass(frozen=True)
 class Measured:
     """Requests as columns. Usage: `Measured.of(arrivals, tokens).goodput_share(slo)`."""
