@@ -83,7 +83,6 @@ def compare(
 
     Example: `chunkwise compare mixed --model ./my-model --arm default --arm off --rate 2`
     """
-    import sys
     import time
 
     from chunkwise.engine import compat
@@ -124,8 +123,8 @@ def compare(
                 lab.begin(question, file, say)
     except KeyboardInterrupt:
         _show(file, html, as_json)
-        print_note(_how_to_go_on(file, "Interrupted"))
-        sys.exit(130)
+        typer.echo(_how_to_go_on(file, "Interrupted"), err=True)
+        raise typer.Exit(130) from None
     except EngineTrouble as trouble:
         _show(file, html, as_json)
         if file.exists():

@@ -87,6 +87,7 @@ def play(
         "self_timed": users is None,
     }
     chosen = {name: value for name, value in wanted.items() if name in known}
+    serve.freeze_gc_heap()  # as the client's own main does: no pauses for what stays anyway
     result = asyncio.run(asyncio.wait_for(serve.benchmark(**chosen), seconds))
     columns = ("start_times", "input_lens", "ttfts", "itls", "errors")
     rows = zip(*(result[name] for name in columns), strict=True)
