@@ -24,9 +24,11 @@ from chunkwise.durations import say
 from chunkwise.engine.trouble import explain
 from chunkwise.errors import EngineTrouble
 
+PROGRAM = "vllm.entrypoints.openai.api_server"
 HOST = "127.0.0.1"
 PATIENCE = 1800.0  # seconds until a server must be healthy: large models load for long
 STOP_SECONDS = 15.0
+BUSY_SECONDS = 5.0  # a server under load may take so long to say that it is well
 PORT_TRIES = 3
 LOG_TAIL_BYTES = 64 * 1024
 PORT_TAKEN = "ddress already in use"
@@ -43,7 +45,7 @@ class Server:
         self.name = name
         self.model = f"chunkwise-{uuid.uuid4().hex[:12]}"  # what it is asked for by
         self._command = [
-            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+            *(sys.executable, "-m", PROGRAM),
             *("--model", model, "--served-model-name", self.model, "--host", HOST),
             *args,
         ]
@@ -72,9 +74,10 @@ class Server:
     def wait_healthy(self, patience: float | None = None) -> None:
         """Return when it answers; raise a sentence when it dies or takes too long."""
         limit = PATIENCE if patience is None else patience
-        while not self.answers:
+        while not self._is_itself(timeout=1.0):
             if self._keeper.poll() is not None:
                 if PORT_TAKEN in self.tail() and self._tries < PORT_TRIES:
+                    self.stop()
                     self._start()  # somebody was faster; there are other ports
                     continue
                 raise self.death("did not start")
@@ -89,7 +92,10 @@ class Server:
     @property
     def answers(self) -> bool:
         """Whether it, and no other program on its port, is there and healthy."""
-        return self._keeper.poll() is None and models(self.url) == [self.model]
+        return self._is_itself(timeout=BUSY_SECONDS)
+
+    def _is_itself(self, timeout: float) -> bool:
+        return self._keeper.poll() is None and models(self.url, timeout) == [self.model]
 
     def death(self, what: str) -> EngineTrouble:
         """Return the sentence for a server that is no more."""
@@ -145,15 +151,16 @@ class Given:
         """Not ours to stop."""
 
 
-def models(url: str) -> list[str]:
+def models(url: str, timeout: float = BUSY_SECONDS) -> list[str]:
     """Return what a server serves; nothing if it does not answer or is not healthy."""
     try:
-        with _OPENER.open(f"{url}/health", timeout=5):
+        with _OPENER.open(f"{url}/health", timeout=timeout):
             pass
         # The same key that vLLM's benchmark client takes for a server that is not ours.
         key = os.environ.get("OPENAI_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        with _OPENER.open(Request(f"{url}/v1/models", headers=headers), timeout=5) as answer:  # noqa: S310 - http only, checked in arms.py
+        asked = Request(f"{url}/v1/models", headers=headers)  # noqa: S310 - http, see arms.py
+        with _OPENER.open(asked, timeout=timeout) as answer:
             found = json.loads(answer.read(2**20))
         return [str(item["id"]) for item in found["data"]]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
