@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chunkwise.lab.compare import _ending, _value, order
+from chunkwise.lab.compare import _value
 from chunkwise.lab.load import Request, played
+from chunkwise.lab.rounds import ending, order
 from chunkwise.lab.runs import Run
 from chunkwise.lab.search import best_static, candidates
 from chunkwise.measured import Measured
@@ -50,16 +51,16 @@ def always(asked: Mapping[str, Any], done: Sequence[Run]) -> bool:
 
 
 def test_the_rule_that_was_stated_ends_it() -> None:
-    assert _ending(ASKED, [], 0.0, always) is None
-    assert _ending(ASKED, rounds(1), 0.0, always) is None  # fewer than the least
-    assert "every interval" in str(_ending(ASKED, rounds(2), 0.0, always))
-    assert _ending(ASKED, rounds(2), 0.0, never) is None
-    assert "time limit" in str(_ending(ASKED, rounds(1), 601.0, never))
-    assert "the most" in str(_ending(ASKED, rounds(4), 0.0, never))
+    assert ending(ASKED, [], 0.0, always) is None
+    assert ending(ASKED, rounds(1), 0.0, always) is None  # fewer than the least
+    assert "every interval" in str(ending(ASKED, rounds(2), 0.0, always))
+    assert ending(ASKED, rounds(2), 0.0, never) is None
+    assert "time limit" in str(ending(ASKED, rounds(1), 601.0, never))
+    assert "the most" in str(ending(ASKED, rounds(4), 0.0, never))
 
 
 def test_an_open_round_is_always_closed() -> None:
-    assert _ending(ASKED, [*rounds(2), run("a", 2)], 601.0, always) is None
+    assert ending(ASKED, [*rounds(2), run("a", 2)], 601.0, always) is None
 
 
 def test_numbers_in_arguments() -> None:

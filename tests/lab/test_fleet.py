@@ -15,9 +15,9 @@ from chunkwise.errors import EngineTrouble
 from chunkwise.lab import fleet as fleets
 from chunkwise.lab import runs
 from chunkwise.lab.arms import parse
-from chunkwise.lab.compare import _Lab
 from chunkwise.lab.fleet import Fleet
 from chunkwise.lab.load import Played
+from chunkwise.lab.rounds import Lab
 from chunkwise.lab.source import open_source
 from chunkwise.measured import Measured
 
@@ -72,12 +72,13 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeServer.log = []
 
 
-def play(file: Path, deaths: set[int], together: bool) -> None:
-    runs.begin(file, ASKED)
+def play(file: Path, deaths: set[int], together: bool, rounds_a_turn: int = 1) -> None:
+    asked = {**ASKED, "rounds_a_turn": rounds_a_turn}
+    runs.begin(file, asked)
     with Fleet("m", (), together) as fleet:
         client: Any = FakeClient(fleet, deaths)
-        lab = _Lab(client, fleet, open_source("mixed", "m"), LOAD, lambda text, done: None)
-        lab.rounds(file, ASKED, [], lambda asked, done: False, time.monotonic())
+        lab = Lab(client, fleet, open_source("mixed", "m"), LOAD, lambda text, done: None)
+        lab.rounds(file, asked, [], lambda asked, done: False, time.monotonic())
 
 
 def test_one_at_a_time_restarts_and_warms_up_every_turn(tmp_path: Path) -> None:
@@ -87,6 +88,14 @@ def test_one_at_a_time_restarts_and_warms_up_every_turn(tmp_path: Path) -> None:
     expected = [line.format("a") for line in turn] + [line.format("b") for line in turn[:-1]]
     expected += ["run b", "stop b"] + [line.format("a") for line in turn]
     assert FakeServer.log == expected
+
+
+def test_a_turn_of_several_rounds_starts_once(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    play(file, set(), together=False, rounds_a_turn=2)
+    assert [line for line in FakeServer.log if line.startswith("start")] == ["start a", "start b"]
+    found = [(run.arm, run.round, run.place) for run in runs.read(file)[1]]
+    assert found == [("a", 0, 0), ("a", 1, 0), ("b", 0, 1), ("b", 1, 1)]
 
 
 def test_together_they_stay_up(tmp_path: Path) -> None:

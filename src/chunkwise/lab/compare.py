@@ -1,17 +1,12 @@
-"""The comparison: rounds of all arms on the same requests, until enough is known.
+"""The comparison: from what was asked to a file of runs, and on after a break.
 
-    for each round: draw its requests, then let every arm play them, in an order
-    in which each arm follows each other one equally often; keep each run at once;
-    stop when the intervals are narrow enough, or at the limit that was stated.
-
-Invariant: the rule is written down before the first run, the baseline runs twice
-in every round under two names (what these two differ by is noise), and a run that
-a server's death touched is thrown away whole. The file alone suffices to go on.
+Invariant: the rule that ends it is written down before the first run, and the
+baseline runs twice in every round under two names: what these two differ by is
+noise. The file alone suffices to go on.
 """
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -22,23 +17,18 @@ from chunkwise.lab import runs
 from chunkwise.lab.arms import Arm, Machine, refuse_unknown, settled
 from chunkwise.lab.engines import CPU_KV_BYTES
 from chunkwise.lab.fleet import Fleet
-from chunkwise.lab.load import Client, Played, Request
+from chunkwise.lab.load import Client
+from chunkwise.lab.rounds import Enough, Lab, Say, ending, requests_of
 from chunkwise.lab.runs import Run
 from chunkwise.lab.search import NAME as BEST_STATIC
-from chunkwise.lab.search import best_static, candidates
-from chunkwise.lab.server import Given, Server
+from chunkwise.lab.search import candidates
 from chunkwise.lab.source import Source, fingerprint, open_source
 from chunkwise.slo import Slo
 
 SEED = 0
+# Where every turn starts a server anew, it plays so many rounds: starting takes minutes.
+ROUNDS_A_TURN = 5
 SEARCH_SHARE = 1 / 3  # of the time limit, for best-static
-SEARCH_SEED = 1_000_000  # no round's
-WARM_UP_SEED = 2_000_000
-WARM_UP = 16  # requests at once, where the users are not counted
-WARM_UP_OUTPUT = 8  # tokens
-
-Say = Callable[[str, float], None]
-Enough = Callable[[Mapping[str, Any], Sequence[Run]], bool]
 
 
 @dataclass(frozen=True)
@@ -74,7 +64,7 @@ def begin(question: Question, file: Path, say: Say, enough: Enough | None = None
         together = machine.on_cpu or all(arm.url for arm in arms)
         load = _load(question, source.fitting(machine.context))
         with Fleet(question.model, common, together) as fleet:
-            lab = _Lab(client, fleet, source.fitting(machine.context), load, say)
+            lab = Lab(client, fleet, source.fitting(machine.context), load, say)
             for index, arm in enumerate(arms):
                 if arm.said == BEST_STATIC:
                     until = began + question.rule["seconds"] * SEARCH_SHARE
@@ -93,6 +83,7 @@ def begin(question: Question, file: Path, say: Say, enough: Enough | None = None
                 "rule": question.rule,
                 "environment": _environment(machine),
                 "together": together,
+                "rounds_a_turn": 1 if together else ROUNDS_A_TURN,
             }
             runs.begin(file, asked)
             lab.rounds(file, asked, [], enough or _narrow_enough, began)
@@ -106,7 +97,7 @@ def resume(file: Path, say: Say, enough: Enough | None = None) -> None:
     # What was spent between the runs of an earlier start is not known, and forgiven.
     spent = sum(run.measured.seconds for run in done)
     began = time.monotonic() - spent
-    if _ending(asked, done, spent, enough):
+    if ending(asked, done, spent, enough):
         return
     load = asked["load"]
     columns = None if load["columns"] is None else tuple(load["columns"])
@@ -120,138 +111,10 @@ def resume(file: Path, say: Say, enough: Enough | None = None) -> None:
                 f"cannot be compared; start again."
             )
         source = source.fitting(machine.context)
-        if fingerprint(_requests(source, load, 0)) != load["fingerprint"]:
+        if fingerprint(requests_of(source, load, 0)) != load["fingerprint"]:
             raise UserMistake(f"{load['place']} has changed since {file} was begun: start again.")
         with Fleet(asked["model"], tuple(asked["common"]), asked["together"]) as fleet:
-            _Lab(client, fleet, source, load, say).rounds(file, asked, list(done), enough, began)
-
-
-def order(arms: Sequence[str], number: int) -> list[str]:
-    """Return a round's order: over the rounds each arm has each place, and follows each other."""
-    n = len(arms)
-    # Williams: 0, n-1, 1, n-2, … shifted by one each round; with an odd number of
-    # arms every other set of rounds runs backwards.
-    first = [index // 2 if index % 2 == 0 else n - 1 - index // 2 for index in range(n)]
-    shifted = [arms[(index + number) % n] for index in first]
-    return shifted[::-1] if n % 2 and (number // n) % 2 else shifted
-
-
-class _Lab:
-    """A client, servers and a source, ready to play."""
-
-    def __init__(
-        self, client: Client, fleet: Fleet, source: Source, load: dict[str, Any], say: Say
-    ):
-        self._client, self._fleet, self._source = client, fleet, source
-        self._load, self._say = load, say
-
-    def rounds(
-        self,
-        file: Path,
-        asked: Mapping[str, Any],
-        done: list[Run],
-        enough: Enough,
-        began: float,
-    ) -> None:
-        """Play what the file still lacks, run by run."""
-        arms = {name: Arm.from_json(name, found) for name, found in asked["arms"].items()}
-        most = int(asked["rule"]["most_rounds"])
-        if self._fleet.together:
-            self._say(f"Starting {len(arms)} servers", 0.0)
-            for arm in arms.values():
-                self._fleet.begin(arm)
-        for number in range(most):
-            had = {run.arm for run in done if run.round == number}
-            if len(had) == len(arms):
-                continue
-            if reason := _ending(asked, done, time.monotonic() - began, enough):
-                self._say(f"Done: {reason}", 1.0)
-                return
-            requests = _requests(self._source, self._load, number)
-            for place, name in enumerate(order(list(arms), number)):
-                if name in had:
-                    continue
-                share = (number * len(arms) + place) / (most * len(arms))
-                words = f"Round {number + 1} of at most {most}: {name}"
-                found = self._play(arms[name], requests, words, share)
-                run = Run(name, number, place, found.measured, found.lag, found.failed)
-                runs.add(file, run)
-                done.append(run)
-
-    def search(self, field: Sequence[Arm], slo: Slo | None, until: float) -> Arm:
-        """Find the best fixed settings, before the rounds; no try starts after `until`."""
-
-        def play(arm: Arm, n: int) -> Any:
-            requests = _requests(self._source, self._load, SEARCH_SEED, n)
-            words = f"Looking for best-static: {arm.said} on {n} requests"
-            return self._play(arm, requests, words, 0.0).measured
-
-        if self._fleet.together:
-            for arm in field:
-                self._fleet.begin(arm)
-        in_time = lambda: time.monotonic() < until  # noqa: E731
-        return best_static(field, self._load["requests"], slo, play, self._fleet.stop, in_time)
-
-    def _play(self, arm: Arm, requests: Sequence[Request], words: str, done: float) -> Played:
-        while True:
-            server = self._fleet.ready(arm, self._warm_up)
-            self._say(words, done)
-            found = self._send(server, requests, self._load["users"])
-            if found is not None and (not found.failed or server.answers):
-                return found
-            self._fleet.lost(arm, "hung" if found is None else "died in mid-run")
-            self._say(f"The server of {arm.name} is lost: starting another", done)
-
-    def _warm_up(self, server: Server | Given) -> None:
-        self._say(f"Warming up {server.name}", 0.0)
-        n = self._load["users"] or WARM_UP
-        drawn = _requests(self._source, self._load, WARM_UP_SEED, n)
-        # As many at once as the users will be; what a source lacks is repeated.
-        short = [
-            replace(drawn[index % len(drawn)], at=0.0, output_tokens=WARM_UP_OUTPUT)
-            for index in range(n)
-        ]
-        self._send(server, short, users=n)
-
-    def _send(
-        self, server: Server | Given, requests: Sequence[Request], users: int | None
-    ) -> Played | None:
-        return self._client.play(
-            server.url,
-            server.model,
-            requests,
-            users=users,
-            # Never the same twice: no run finds an earlier one's prompts in the prefix cache.
-            salt=uuid.uuid4().hex,
-            block_size=self._source.block_size,
-        )
-
-
-def _requests(
-    source: Source, load: Mapping[str, Any], number: int, n: int | None = None
-) -> list[Request]:
-    seed = int(load["seed"]) + number
-    return source.round(n or load["requests"], seed, load["rate"], load["users"])
-
-
-def _ending(
-    asked: Mapping[str, Any], done: Sequence[Run], spent: float, enough: Enough
-) -> str | None:
-    """Say which part of the rule is met after these runs, if one is."""
-    rule, arms = asked["rule"], set(asked["arms"])
-    by_round: dict[int, set[str]] = {}
-    for run in done:
-        by_round.setdefault(run.round, set()).add(run.arm)
-    whole = sum(1 for seen in by_round.values() if seen == arms)
-    if whole < len(by_round):
-        return None  # a round is open: its runs need their partners
-    if whole >= rule["most_rounds"]:
-        return f"{whole} rounds, the most that were asked for"
-    if whole and spent >= rule["seconds"]:
-        return f"the time limit, after {whole} rounds"
-    if whole >= rule["least_rounds"] and enough(asked, done):
-        return f"every interval is within ±{rule['precision']:.0%}, after {whole} rounds"
-    return None
+            Lab(client, fleet, source, load, say).rounds(file, asked, list(done), enough, began)
 
 
 def _narrow_enough(asked: Mapping[str, Any], done: Sequence[Run]) -> bool:
@@ -293,7 +156,7 @@ def _load(question: Question, source: Source) -> dict[str, Any]:
         "place": question.place,
         "columns": None if question.columns is None else list(question.columns),
     }
-    return {**found, "fingerprint": fingerprint(_requests(source, found, 0))}
+    return {**found, "fingerprint": fingerprint(requests_of(source, found, 0))}
 
 
 def _refuse_untimed(source: Source, question: Question) -> None:

@@ -7,7 +7,6 @@ never on the arm; the client's own delay in sending comes back with every run.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -45,7 +44,7 @@ class Played:
 
 
 class Client:
-    """Usage: `with Client(model) as client: client.play(server.url, server.model, requests)`."""
+    """Usage: `with Client(model) as client: client.start(say); client.play(url, name, requests)`."""
 
     def __init__(self, model: str, max_model_len: int | None = None):
         spec = {"model": model, "max_model_len": max_model_len}
@@ -83,9 +82,7 @@ class Client:
         return None if found["late"] else played(found["outcomes"], requests, users is not None)
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(self._child)
-            self._stack = stack.pop_all()
+        self._child.__enter__()
         return self
 
     def __exit__(
@@ -94,7 +91,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        self._child.__exit__(kind, error, trace)
 
 
 def played(
