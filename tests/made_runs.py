@@ -14,7 +14,7 @@ def asked(*arms: str, **more: Any) -> dict[str, Any]:
     """What a comparison of `default` with these arms was asked for."""
     names = ("default", TWIN, *arms)
     return {
-        "command": "chunkwise compare m",
+        "command": ["chunkwise", "compare", "mixed", "--server", "--seed 1"],
         "model": "m",
         "arms": {name: {"said": name, "settings": {}} for name in names},
         "baseline": "default",

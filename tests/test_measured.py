@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chunkwise.durations import say
 from chunkwise.errors import UserMistake
-from chunkwise.measured import Measured
+from chunkwise.measured import Measured, quantile
 from chunkwise.slo import Slo
 
 waits = st.lists(st.floats(0, 100, allow_subnormal=False), max_size=12)
@@ -97,6 +97,34 @@ def test_nothing_happened() -> None:
     run = Measured.of([], [])
     assert (len(run), run.seconds, run.goodput_share(Slo())) == (0, 0, 0)
     assert run.by_class() == {}
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.sampled_from([0.1, 0.5, 0.99]))
+def test_a_quantile_lies_in_its_interval(values: list[float], q: float) -> None:
+    found = quantile(np.array([nan, *values]), q)
+    assert found.value == np.quantile(values, q)
+    assert found.low <= found.high
+    for end in (found.low, found.high):
+        assert end in values or not np.isfinite(end)
+    # Asked for with less confidence, it is no wider.
+    less = quantile(np.array(values), q, confidence=0.5)
+    assert found.low <= less.low
+    assert less.high <= found.high
+
+
+def test_a_quantile_is_held_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    found = [quantile(rng.exponential(size=80), 0.5) for _ in range(300)]
+    assert np.mean([one.low <= np.log(2) <= one.high for one in found]) >= 0.93
+
+
+def test_few_values_leave_the_tail_open() -> None:
+    values = np.arange(100.0)
+    assert quantile(values, 0.99).high == inf
+    assert quantile(np.arange(1000.0), 0.99).high < 1000
+    empty = quantile(np.array([nan]), 0.5)
+    assert (empty.low, empty.high) == (-inf, inf)
+    assert np.isnan(empty.value)
 
 
 @pytest.mark.parametrize(

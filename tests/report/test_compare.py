@@ -60,6 +60,7 @@ def test_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     for word in ("noise floor", "change (95%)", "P99 gap", "goodput share", "The runs", "worse"):
         assert word in shown
     assert "points" in shown
+    assert "chunkwise compare mixed --server '--seed 1'" in shown
 
 
 @pytest.mark.parametrize("count", [0, 1, 6])

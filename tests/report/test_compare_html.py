@@ -22,7 +22,7 @@ def comparison() -> Comparison:
     for one in rounds(6, **{MEAN: 1.3, "b": 0.9}):
         classes = [name.replace("long", MEAN) for name in one.measured.classes or ()]
         runs.append(replace(one, measured=replace(one.measured, classes=tuple(classes))))
-    return compare(asked(MEAN, "b", command=f"compare {MEAN}", model=MEAN), runs)
+    return compare(asked(MEAN, "b", command=["compare", MEAN], model=MEAN), runs)
 
 
 def test_names_are_text(comparison: Comparison) -> None:

@@ -4,8 +4,8 @@ The unit is the round, because requests within a run share a queue and are not
 independent: every figure is one number a run, and an arm's is divided by the
 baseline's of the same round. Invariant: a difference is claimed only if its
 p-value, corrected for all metrics of all arms together (Holm), is under 5%, and
-if it is larger than what the baseline and its twin, the same server twice, may
-differ by. Everything else is "alike" or "too noisy to tell".
+if its whole interval is beyond what the baseline and its twin, two servers of the
+same settings, may differ by. Everything else is "alike" or "too noisy to tell".
 """
 
 from collections.abc import Mapping, Sequence
@@ -277,13 +277,13 @@ def _judged(
 def _verdict(effect: Effect, rule: Mapping[str, Any]) -> Verdict:
     if effect.rounds < max(2, rule["least_rounds"]):
         return "unclear"
-    if effect.corrected_p < 1 - CONFIDENCE and abs(effect.estimate) > effect.floor:
+    nearest, farthest = max(effect.low, -effect.high), max(-effect.low, effect.high)
+    # The whole interval, not only its middle: two servers of the same settings may
+    # differ for good, and then no number of rounds makes that a small difference.
+    if effect.corrected_p < 1 - CONFIDENCE and nearest > effect.floor:
         return "better" if (effect.estimate > 0) == effect.metric.higher_is_better else "worse"
-    shows_something = effect.low > 0 or effect.high < 0
-    beyond_floor = max(-effect.low, effect.high) > effect.floor
-    if effect.half_width <= rule["precision"] and not (shows_something and beyond_floor):
-        return "alike"
-    return "unclear"
+    shows_nothing = nearest <= 0 or farthest <= effect.floor
+    return "alike" if shows_nothing and effect.half_width <= rule["precision"] else "unclear"
 
 
 # --- how the runs went ---

@@ -6,7 +6,7 @@ from typing import Any
 from chunkwise.durations import say
 from chunkwise.lab.statistics import Comparison, Condition, Effect, lagged
 from chunkwise.measured import Floats, quantile
-from chunkwise.report.compare_facts import WORDS, change, floor, sentences, value
+from chunkwise.report.compare_facts import WORDS, change, command, floor, sentences, value
 from chunkwise.report.terminal import print_lines, print_table
 
 SCHEMA = "chunkwise.compare/1"
@@ -47,7 +47,7 @@ def show(comparison: Comparison) -> None:
             for one in comparison.conditions
         ],
     )
-    print_lines(["", *sentences(comparison)])
+    print_lines(["", *sentences(comparison), "", f"To repeat it: {command(comparison)}"])
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:

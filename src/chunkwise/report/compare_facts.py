@@ -4,6 +4,7 @@ Invariant: a sentence says "better" or "worse" only where the statistics claim i
 every figure in a sentence stands beside its interval.
 """
 
+import shlex
 from collections.abc import Sequence
 from math import exp, isfinite
 
@@ -47,6 +48,12 @@ def floor(effect: Effect) -> str:
     if not effect.metric.as_ratio:
         return f"±{100 * effect.floor:.1f} points"
     return f"±{100 * (exp(effect.floor) - 1):.0f}%"
+
+
+def command(comparison: Comparison) -> str:
+    """Return the command line to repeat it, to paste into a shell."""
+    asked = comparison.asked.get("command") or ()
+    return asked if isinstance(asked, str) else shlex.join(map(str, asked))
 
 
 def sentences(comparison: Comparison) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chunkwise.durations import say
 from chunkwise.lab.statistics import Comparison
-from chunkwise.report.compare_facts import WORDS, change, floor, sentences, value
+from chunkwise.report.compare_facts import WORDS, change, command, floor, sentences, value
 from chunkwise.report.compare_pictures import first_tokens, gaps, intervals, stall
 from chunkwise.report.page import document, section, table
 from chunkwise.report.page import write as write_page
@@ -98,11 +98,11 @@ def _runs(comparison: Comparison) -> str:
 
 
 def _asked(comparison: Comparison) -> str:
-    asked = {name: item for name, item in comparison.asked.items() if name != "schema"}
-    command = str(asked.pop("command", ""))
+    hidden = ("schema", "command")
+    asked = {name: item for name, item in comparison.asked.items() if name not in hidden}
     rest = escape(json.dumps(asked, indent=2, default=str))
     return (
-        f"<h2>To repeat it</h2><p><code>{escape(command)}</code></p>"
+        f"<h2>To repeat it</h2><p><code>{escape(command(comparison))}</code></p>"
         f'<details><summary>Arms, load, rule, environment</summary><pre class="small">{rest}</pre>'
         "</details>"
     )

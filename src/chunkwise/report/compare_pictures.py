@@ -132,11 +132,11 @@ def _add_moment(figure: go.Figure, row: int, moment: Moment, colour: str) -> Non
     figure.add_scatter(
         row=row,
         col=1,
-        name="tokens, one line a request",
+        name="a token; one line a request",
         showlegend=first,
         legendgroup="tokens",
         mode="markers",
-        marker={"color": colour, "size": 5, "symbol": "line-ns-open", "line": {"width": 1.5}},
+        marker={"color": colour, "size": 4},
         x=np.concatenate(moment.rows) if top else [],
         y=np.repeat(np.arange(top), [len(times) for times in moment.rows]) if top else [],
         hovertemplate="a token at %{x:.2f} s<extra></extra>",
