@@ -43,7 +43,7 @@ class FakeServer:
     def death(self, what: str) -> EngineTrouble:
         return EngineTrouble(f"The server of `{self.name}` {what}.")
 
-    def stop(self) -> None:
+    def stop(self, keep_log: bool = False) -> None:
         self.log.append(f"stop {self.name}")
 
 

@@ -34,6 +34,7 @@ def test_from_start_to_stop() -> None:
         one.stop()
     assert not one.answers
     assert gone([one._keeper.pid])
+    assert not one.log.exists()
     with pytest.raises(EngineTrouble, match="No OpenAI server answers"):
         given.wait_healthy()
 
@@ -64,6 +65,7 @@ def test_one_that_stays_ill() -> None:
     with pytest.raises(EngineTrouble, match=r"not healthy after 2\.00s"):
         one.wait_healthy(2)
     assert gone([one._keeper.pid])
+    assert one.log.exists()
 
 
 def test_a_killed_keeper_takes_its_server_along() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from chunkwise.errors import EngineTrouble
 from chunkwise.lab.arms import Arm
 from chunkwise.lab.server import Given, Server
 
@@ -49,26 +48,23 @@ class Fleet:
 
     def lost(self, arm: Arm, what: str) -> None:
         """Note that an arm's server died; the second time, raise the sentence."""
-        server = self._up[arm.name]
-        trouble = server.death(what)
-        self.stop(arm)
+        trouble = self._up[arm.name].death(what)
+        self.stop(arm, keep_log=True)
         self._deaths[arm.name] += 1
         if self._deaths[arm.name] > MOST_DEATHS or arm.url is not None:
-            raise EngineTrouble(str(trouble))
+            raise trouble
 
-    def stop(self, arm: Arm) -> None:
+    def stop(self, arm: Arm, keep_log: bool = False) -> None:
         """Stop an arm's server, if it is up."""
         if arm.name in self._up:
-            self._up[arm.name].stop()
-            del self._up[arm.name]
+            self._up.pop(arm.name).stop(keep_log)
         self._warm.discard(arm.name)
 
-    def stop_all(self) -> None:
+    def stop_all(self, keep_logs: bool = False) -> None:
         """Stop every server that we started."""
+        self._warm.clear()
         while self._up:
-            name, server = self._up.popitem()
-            self._warm.discard(name)
-            server.stop()
+            self._up.popitem()[1].stop(keep_logs)
 
     def __enter__(self) -> Self:
         return self
@@ -79,4 +75,4 @@ class Fleet:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop_all()
+        self.stop_all(keep_logs=kind is not None)  # a sentence may have named one

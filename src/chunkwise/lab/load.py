@@ -44,11 +44,11 @@ class Played:
 
 
 class Client:
-    """Usage: `with Client(model) as client: client.start(say); client.play(url, name, requests)`."""
+    """Usage: `with Client(model) as client: client.start(say); client.play(url, name, asks)`."""
 
     def __init__(self, model: str, max_model_len: int | None = None):
         spec = {"model": model, "max_model_len": max_model_len}
-        self._child = Child("chunkwise.lab.load_inside:run", spec)
+        self._child = Child("chunkwise.lab.load_inside:run", spec, keep_log=False)
 
     def start(self, say: Callable[[str, float], None]) -> Machine:
         """Load vLLM there and return what it says of this machine and the model."""

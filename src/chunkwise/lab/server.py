@@ -77,12 +77,12 @@ class Server:
         while not self._is_itself(timeout=1.0):
             if self._keeper.poll() is not None:
                 if PORT_TAKEN in self.tail() and self._tries < PORT_TRIES:
-                    self.stop()
+                    self.stop(keep_log=True)
                     self._start()  # somebody was faster; there are other ports
                     continue
                 raise self.death("did not start")
             if time.monotonic() - self._started > limit:
-                self.stop()
+                self.stop(keep_log=True)
                 raise EngineTrouble(
                     f"The server of `{self.name}` was not healthy after {say(limit)}. "
                     f"Its log is {self.log}."
@@ -110,8 +110,8 @@ class Server:
             log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             return log.read().decode(errors="replace")
 
-    def stop(self) -> None:
-        """End it and all its processes; the log stays."""
+    def stop(self, keep_log: bool = False) -> None:
+        """End it and all its processes."""
         assert self._keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._keeper.stdin.close()
@@ -120,6 +120,8 @@ class Server:
         with contextlib.suppress(ProcessLookupError):  # if even the keeper was killed
             os.killpg(self._keeper.pid, signal.SIGKILL)
         self._keeper.wait()
+        if not keep_log:
+            self.log.unlink(missing_ok=True)
 
 
 class Given:
@@ -147,7 +149,7 @@ class Given:
         """Return the sentence for a server that no longer answers."""
         return EngineTrouble(f"The server at {self.url} (arm `{self.name}`) {what}.")
 
-    def stop(self) -> None:
+    def stop(self, keep_log: bool = False) -> None:
         """Not ours to stop."""
 
 
