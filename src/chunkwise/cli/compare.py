@@ -90,8 +90,6 @@ def compare(
     from chunkwise.lab import compare as lab
     from chunkwise.report.terminal import print_note, progress
 
-    if compat.installed() is None:
-        raise EngineTrouble(f"A comparison needs vLLM: {compat.HOW_TO_INSTALL}.")
     if resume is not None:
         if source or model or arm or preset:
             raise UserMistake("--resume takes everything from its file: leave out the rest.")
@@ -111,16 +109,15 @@ def compare(
             source, model, arm, baseline, server, rate, users, requests, column,
             itl, ttft, rounds, time_limit,
         )  # fmt: skip
+        if compat.installed() is None:
+            raise EngineTrouble(f"A comparison needs vLLM: {compat.HOW_TO_INSTALL}.")
         file = out or Path(time.strftime("compare-%Y%m%d-%H%M%S.jsonl"))
         if file.exists():
             raise UserMistake(f"{file} exists: name another --out, or go on with --resume {file}.")
     print_note(f"Runs: {file}")
     try:
         with progress() as say:
-            if question is None:
-                lab.resume(file, say)
-            else:
-                lab.begin(question, file, say)
+            reason = lab.resume(file, say) if question is None else lab.begin(question, file, say)
     except KeyboardInterrupt:
         _show(file, html, as_json)
         typer.echo(_how_to_go_on(file, "Interrupted"), err=True)
@@ -131,6 +128,7 @@ def compare(
             raise EngineTrouble(f"{trouble} {_how_to_go_on(file, 'Stopped')}") from None
         raise
     _show(file, html, as_json)
+    print_note(f"Ended by the rule: {reason}.")
 
 
 def _question(

@@ -49,8 +49,8 @@ class Question:
     server_args: tuple[str, ...] = ()  # for every server that we start
 
 
-def begin(question: Question, file: Path, say: Say, enough: Enough | None = None) -> None:
-    """Start a comparison and carry it to its end. Usage: `begin(question, file, say)`."""
+def begin(question: Question, file: Path, say: Say, enough: Enough | None = None) -> str:
+    """Carry a comparison to its end and say why it ended. Usage: `begin(question, file, say)`."""
     began = time.monotonic()
     source = open_source(question.place, question.model, question.columns)
     _refuse_untimed(source, question)
@@ -86,10 +86,10 @@ def begin(question: Question, file: Path, say: Say, enough: Enough | None = None
                 "rounds_a_turn": 1 if together else ROUNDS_A_TURN,
             }
             runs.begin(file, asked)
-            lab.rounds(file, asked, [], enough or _narrow_enough, began)
+            return lab.rounds(file, asked, [], enough or _narrow_enough, began)
 
 
-def resume(file: Path, say: Say, enough: Enough | None = None) -> None:
+def resume(file: Path, say: Say, enough: Enough | None = None) -> str:
     """Go on with a comparison that a break cut short. Usage: `resume(file, say)`."""
     asked, done = runs.read(file)
     runs.mend(file)
@@ -97,8 +97,8 @@ def resume(file: Path, say: Say, enough: Enough | None = None) -> None:
     # What was spent between the runs of an earlier start is not known, and forgiven.
     spent = sum(run.measured.seconds for run in done)
     began = time.monotonic() - spent
-    if ending(asked, done, spent, enough):
-        return
+    if reason := ending(asked, done, spent, enough):
+        return reason
     load = asked["load"]
     columns = None if load["columns"] is None else tuple(load["columns"])
     source = open_source(load["place"], asked["model"], columns)
@@ -114,7 +114,8 @@ def resume(file: Path, say: Say, enough: Enough | None = None) -> None:
         if fingerprint(requests_of(source, load, 0)) != load["fingerprint"]:
             raise UserMistake(f"{load['place']} has changed since {file} was begun: start again.")
         with Fleet(asked["model"], tuple(asked["common"]), asked["together"]) as fleet:
-            Lab(client, fleet, source, load, say).rounds(file, asked, list(done), enough, began)
+            lab = Lab(client, fleet, source, load, say)
+            return lab.rounds(file, asked, list(done), enough, began)
 
 
 def _narrow_enough(asked: Mapping[str, Any], done: Sequence[Run]) -> bool:

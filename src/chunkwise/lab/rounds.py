@@ -51,8 +51,8 @@ class Lab:
         done: list[Run],
         enough: Enough,
         began: float,
-    ) -> None:
-        """Play what the file still lacks, run by run."""
+    ) -> str:
+        """Play what the file still lacks, run by run; return why it is enough."""
         arms = {name: Arm.from_json(name, found) for name, found in asked["arms"].items()}
         most = int(asked["rule"]["most_rounds"])
         if self._fleet.together:
@@ -66,8 +66,7 @@ class Lab:
             if had.issuperset((name, number) for name in arms for number in numbers):
                 continue
             if reason := ending(asked, done, time.monotonic() - began, enough):
-                self._say(f"Done: {reason}", 1.0)
-                return
+                return reason
             requests = {number: requests_of(self._source, self._load, number) for number in numbers}
             for place, name in enumerate(order(list(arms), first // step)):
                 for number in numbers:
@@ -79,6 +78,7 @@ class Lab:
                     run = Run(name, number, place, found.measured, found.lag, found.failed)
                     runs.add(file, run)
                     done.append(run)
+        return ending(asked, done, time.monotonic() - began, enough) or "nothing was left to do"
 
     def search(self, field: Sequence[Arm], slo: Slo | None, until: float) -> Arm:
         """Find the best fixed settings, before the rounds; no try starts after `until`."""
