@@ -17,6 +17,9 @@ from chunkwise.settings import Settings
 def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Report the machine, then play every order."""
     yield progress("Loading vLLM", 0.0)
+    # The client heeds proxies, but none stands between us and loopback.
+    direct = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")
+    os.environ["no_proxy"] = ",".join(filter(None, direct))
     model = spec["model"]
     resolved = compat.resolve(model, Settings(max_model_len=spec["max_model_len"]))
     stock = next((item for item in compat.defaults() if item.usage == "server"), None)
