@@ -61,7 +61,7 @@ def sentences(comparison: Comparison) -> list[str]:
     lines = []
     for arm in comparison.arms:
         lines += [f"{arm}: {line}" for line in _of_arm(comparison.of(arm))]
-    return lines + cautions(comparison)
+    return lines + _cautions(comparison)
 
 
 def _of_arm(effects: Sequence[Effect]) -> list[str]:
@@ -74,10 +74,9 @@ def _of_arm(effects: Sequence[Effect]) -> list[str]:
         for effect in by_verdict[word]
     ]
     if not by_verdict["better"]:
-        known = by_verdict["alike"] + by_verdict["worse"]
-        if len(known) >= len(by_verdict["unclear"]):
+        if by_verdict["worse"] or len(by_verdict["alike"]) >= len(by_verdict["unclear"]):
             lines.insert(0, "no benefit: nothing got better by more than the noise.")
-        elif not by_verdict["worse"]:
+        else:
             lines.insert(0, "too noisy to tell; more rounds or a quieter machine would help.")
     if by_verdict["alike"]:
         lines.append(f"no difference in {_list(by_verdict['alike'])}.")
@@ -102,7 +101,7 @@ def _labels(effects: Sequence[Effect]) -> str:
     return ", ".join(effect.metric.label for effect in effects)
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def _cautions(comparison: Comparison) -> list[str]:
     """Say what went wrong with the runs: few rounds, failures, a late client, no rest."""
     lines = []
     least = comparison.asked["rule"].get("least_rounds") or 0
