@@ -7,8 +7,10 @@ weights (how long a step takes depends on its shape alone) and writes the runs t
 Usage: python benchmarks/compare_mixed.py
 """
 
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,13 +27,17 @@ ARGS = [
 
 
 def main() -> None:
-    runs = RESULTS / "compare-mixed.jsonl"
-    command = ["chunkwise", "compare", *ARGS, "--model", str(timing_model("30m"))]
+    # A place of its own, so that the command in the file reads the same everywhere.
+    home = Path(tempfile.mkdtemp(prefix="compare-mixed-"))
+    (home / "timing-30m").symlink_to(timing_model("30m"))
+    command = ["chunkwise", "compare", *ARGS, "--model", "./timing-30m", "--out", "runs.jsonl"]
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", *command, "--out", str(runs)], check=False)
+    done = subprocess.run([sys.executable, "-m", *command], check=False, cwd=home)
     if done.returncode:
-        sys.exit(f"Ended with {done.returncode}; go on with `chunkwise compare --resume {runs}`.")
+        sys.exit(f"Ended with {done.returncode}; the runs are in {home}, to go on with --resume.")
     minutes = (time.monotonic() - began) / 60
+    runs = RESULTS / "compare-mixed.jsonl"
+    shutil.move(home / "runs.jsonl", runs)
     compare_page.main(runs)
     with runs.with_suffix(".txt").open("a") as shown:
         shown.write(f"Total time, the search and all starts included: {minutes:.0f} minutes.\n")
