@@ -50,6 +50,14 @@ def test_env_json(bare: Run) -> None:
     assert "pip install vllm" in content["message"]
 
 
+def test_compare_says_what_is_missing(bare: Run) -> None:
+    arms = ["--arm", "default", "--arm", "off"]
+    result = bare("compare", "mixed", "--model", "m", *arms, "--rate", "1")
+    assert result.returncode == 3
+    assert "needs" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_demo_says_what_is_missing(bare: Run) -> None:
     result = bare("demo")
     assert result.returncode == 3
@@ -74,5 +82,5 @@ def test_memory_needs_no_vllm(bare: Run, tmp_path: Path) -> None:
 
 def test_version_and_help(bare: Run) -> None:
     assert bare("--version").stdout.startswith("chunkwise 0.")
-    for command in ("analyze", "demo", "env", "lm-eval", "memory"):
+    for command in ("analyze", "compare", "demo", "env", "lm-eval", "memory"):
         assert "Example: chunkwise" in bare(command, "--help").stdout

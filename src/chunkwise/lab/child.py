@@ -23,7 +23,7 @@ from typing import Any, Self
 from chunkwise.engine.trouble import explain
 from chunkwise.errors import ChunkwiseError, EngineTrouble, UserMistake
 
-MAX_EVENT_BYTES = 16 * 2**20
+MAX_EVENT_BYTES = 256 * 2**20
 LOG_TAIL_BYTES = 64 * 1024
 STOP_SECONDS = 10
 ENVIRONMENT = {
@@ -63,12 +63,15 @@ class Child:
             )
         os.close(send)
         self._events = os.fdopen(receive, "rb")
+        self.send({"job": self.job, "spec": self.spec})
+        return self
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        """Tell a running job what to do next; it must have reported something before."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died already: events() says why
-            self._process.stdin.write(json.dumps({"job": self.job, "spec": self.spec}).encode())
-            self._process.stdin.write(b"\n")
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
-        return self
 
     def events(self, say: Callable[[str, float], None] | None = None) -> Iterator[dict[str, Any]]:
         """Yield what the job reports; raise what went wrong as a sentence.

@@ -1,7 +1,8 @@
 """The child's side of `child.py`: read one job, do it, report it.
 
-Invariant: the process group dies as soon as stdin ends, whatever the main
-thread is doing, because that is how a killed parent looks from here.
+Further lines on stdin are orders for the job. Invariant: the process group dies
+as soon as stdin ends, whatever the main thread is doing, because that is how a
+killed parent looks from here.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 
 from chunkwise.engine.trouble import explain
 from chunkwise.errors import ChunkwiseError, UserMistake
+from chunkwise.lab import orders
 
 STDIN = 0
 
@@ -25,7 +27,7 @@ Job = Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]
 def main(report_fd: int) -> int:
     """Do the job that stdin names. Usage: `python -m chunkwise.lab.inside FD`."""
     request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=_listen, daemon=True).start()
     module, _, function = request["job"].partition(":")
     with os.fdopen(report_fd, "w", buffering=1) as reports:
 
@@ -52,10 +54,15 @@ def main(report_fd: int) -> int:
     return 0
 
 
-def _die_with_parent() -> None:
+def _listen() -> None:
     # Not sys.stdin: a thread inside its lock would abort the interpreter's own end.
-    while os.read(STDIN, 4096):
-        pass
+    line: list[bytes] = []
+    while piece := os.read(STDIN, 2**16):
+        *ended, rest = piece.split(b"\n")
+        for end in ended:
+            orders.put(b"".join([*line, end]))
+            line = []
+        line.append(rest)
     os.killpg(0, signal.SIGKILL)
 
 

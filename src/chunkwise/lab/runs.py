@@ -75,6 +75,16 @@ def add(file: Path, run: Run) -> None:
     _append(file, run.to_json(), mode="a")
 
 
+def mend(file: Path) -> None:
+    """Cut off a torn last line, so that what is added next is a line of its own."""
+    try:
+        with file.open("rb+") as torn:
+            content = torn.read()
+            torn.truncate(content.rfind(b"\n") + 1)
+    except OSError as error:
+        raise UserMistake(f"Cannot go on with {file}: {error.strerror or error}.") from None
+
+
 def read(file: Path) -> tuple[dict[str, Any], tuple[Run, ...]]:
     """Return what was asked and every whole run."""
     try:
@@ -82,6 +92,8 @@ def read(file: Path) -> tuple[dict[str, Any], tuple[Run, ...]]:
         if asked["schema"] != SCHEMA:
             raise UserMistake(f"{file} was written as {asked['schema']}; this reads {SCHEMA}.")
         return asked, tuple(Run.from_json(line) for line in rest)
+    except OSError as error:
+        raise UserMistake(f"Cannot read {file}: {error.strerror or error}.") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserMistake(
             f"{file} is not a file of runs ({error}). Name the file that compare wrote."
