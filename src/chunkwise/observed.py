@@ -138,7 +138,7 @@ def line_of(record: Record) -> dict[str, Any]:
     """Return a record as the line that is written; what is empty is left out."""
     if isinstance(record, Step):
         kept = {name: value for name, value in record._asdict().items() if value not in (0, ())}
-        return {"step": record.number, **_rounded(kept, "number")}
+        return {"step": record.number, **_rounded({**kept, "end": record.end}, "number")}
     line = {name: value for name, value in record._asdict().items() if value is not None}
     if record.blocks:
         line["blocks"] = b64encode(record.blocks).decode()

@@ -333,6 +333,11 @@ def holds(probe: Callable[[], bool]) -> bool:
 
 _PROBES: tuple[tuple[str, str, Callable[[], bool]], ...] = (
     (
+        "observing",
+        "watch a live server's traffic and steps",
+        lambda: not importlib.import_module("chunkwise.engine.compat_scheduler").missing(),
+    ),
+    (
         "step budget",
         "lower the tokens of a step at run time",
         lambda: "max_num_scheduled_tokens" in names_in(_scheduler().schedule),

@@ -39,10 +39,6 @@ class Sight:
 
 def why_not(vllm_config: Any, kv_cache_config: Any) -> str | None:
     """Return why this engine should be left alone; None if it is one that was tested."""
-    from vllm.v1.core.sched.output import SchedulerOutput
-    from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.request import Request
-
     parallel, model = vllm_config.parallel_config, vllm_config.model_config
     untested = (
         ("pipeline parallelism", parallel.pipeline_parallel_size > 1),
@@ -64,13 +60,20 @@ def why_not(vllm_config: Any, kv_cache_config: Any) -> str | None:
     for what, present in untested:
         if present:
             return f"{what} is not among what was tested"
-    has = {field.name for field in fields(SchedulerOutput)}
-    gone = [name for name in _OUTPUT if name not in has]
-    gone += [n for n in _SCHEDULER if n not in compat.names_in(Scheduler.__init__)]
-    gone += [n for n in _REQUEST if n not in compat.names_in(Request.__init__)]
-    if gone:
-        return f"this vLLM has no {', '.join(gone)}"
-    return None
+    gone = missing()
+    return f"this vLLM has no {', '.join(gone)}" if gone else None
+
+
+def missing() -> list[str]:
+    """Return the essentials that this vLLM does not have; none in all that were tested."""
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.request import Request
+
+    gone = [name for name in _OUTPUT if name not in _field_names(SchedulerOutput)]
+    gone += [name for name in _SCHEDULER if name not in compat.names_in(Scheduler.__init__)]
+    gone += [name for name in _REQUEST if name not in compat.names_in(Request.__init__)]
+    return gone
 
 
 def sight_of(scheduler: Any) -> Sight:
