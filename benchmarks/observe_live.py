@@ -9,17 +9,13 @@ ratio of the times is given with its interval.
 Usage: python benchmarks/observe_live.py exact|cost
 """
 
-import contextlib
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -32,6 +28,9 @@ from chunkwise.readers.capture import Capture, captures, runs
 from chunkwise.workload.captured import captured
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.engine.live import server  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 REQUESTS, BLOCK = 500, 16
 CLIENT = """
@@ -42,49 +41,6 @@ parser = FlexibleArgumentParser()
 add_cli_args(parser)
 main(parser.parse_args(sys.argv[1:]))
 """
-
-
-@contextlib.contextmanager
-def server(folder: Path | None, *more: str) -> Iterator[tuple[str, Path]]:
-    """Start vLLM's API server; with a folder, observed. Yields its address and log."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--model", str(timing_model("30m")), "--load-format", "dummy", "--seed", "0"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "m"]
-    command += ["--enforce-eager", "--max-model-len", "8192", "--max-num-seqs", "64", *more]
-    environment = {
-        **os.environ,
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    }
-    if folder is not None:
-        command += ["--scheduler-cls", "chunkwise.PacedScheduler"]
-        environment |= {"CHUNKWISE": "observe", "CHUNKWISE_DIR": str(folder)}
-        environment |= {"CHUNKWISE_ITL": "50ms", "CHUNKWISE_TTFT": "1s"}
-    log = Path(tempfile.mkstemp(prefix="chunkwise-live-", suffix=".log")[1])
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=out, env=environment, start_new_session=True
-        )
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/health"):
-                break
-            if process.poll() is not None:
-                sys.exit(log.read_text()[-3000:])
-            time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}", log
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def mixed(path: Path, count: int, rate: float, seed: int) -> None:
@@ -216,7 +172,15 @@ def exact() -> dict:
             sum(r.cached for r in replayed) / sum(r.prompt for r in replayed),
         ],
     }
-    found["folder"] = str(home / "seen")
+    shown = subprocess.run(
+        [sys.executable, "-m", "chunkwise", "observe", "seen"],
+        cwd=home,
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    RESULTS.joinpath("observe-command.txt").write_text(shown.stdout)
     return found
 
 
@@ -257,9 +221,7 @@ def main() -> None:
     if name not in ("exact", "cost"):
         sys.exit(__doc__)
     found = {"exact": exact, "cost": cost}[name]()
-    text = json.dumps(found, indent=2)
-    print(text)
-    found.pop("folder", None)
+    print(json.dumps(found, indent=2))
     RESULTS.joinpath(f"observe-live-{name}.json").write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -69,7 +69,7 @@ def compare(model: Path, running: int, waiting: int, chunked: bool) -> dict:
     pair = [
         filled(build, model, running, waiting, chunked) for build in (Scheduler, PacedScheduler)
     ]
-    assert pair[1]._post is not None
+    assert pair[1]._watcher is not None
     gc.collect()
     gc.freeze()
     seconds = np.zeros((BLOCKS, STEPS, 2))
@@ -100,7 +100,7 @@ def compare(model: Path, running: int, waiting: int, chunked: bool) -> dict:
 
 def spent_inside(scheduler, steps: int = 150) -> float:
     """Seconds of a step that are spent in our own functions, timed from within."""
-    watcher = scheduler._post.watcher
+    watcher = scheduler._watcher
     spent = [0.0]
 
     def watched(function):

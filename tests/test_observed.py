@@ -80,7 +80,17 @@ def test_a_remark_is_no_record() -> None:
     assert parse({"dropped": 3}) is None
 
 
-@pytest.mark.parametrize("change", [{"schema": "other/1"}, {"block_size": 0}, {"budget": "many"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "other/1"},
+        {"block_size": 0},
+        {"budget": "many"},
+        {"run": []},
+        {"itl": "50ms"},
+        {"started": None},
+    ],
+)
 def test_a_wrong_header_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="its "):
         parse_header({**header_line(HEADER), **change})

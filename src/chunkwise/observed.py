@@ -126,9 +126,14 @@ def parse_header(line: Mapping[str, Any]) -> Header:
     for name in ("classes", "blind"):
         known[name] = tuple(str(item)[:64] for item in known.get(name, ()))
     header = Header(**known)
-    for name in ("started", "budget", "seqs", "block_size", "engine", "part", "kv_blocks"):
-        if not _number(getattr(header, name)):
-            raise ValueError(f"its `{name}` is not a number")
+    for field in fields(Header):
+        value, kind = getattr(header, field.name), field.type
+        if kind is str and not (isinstance(value, str) and len(value) <= 256):
+            raise ValueError(f"its `{field.name}` is not a name")
+        if kind in (int, float) and not (_number(value) and value >= 0):
+            raise ValueError(f"its `{field.name}` is not a number")
+        if kind == float | None and not (value is None or (_number(value) and value > 0)):
+            raise ValueError(f"its `{field.name}` is not a duration")
     if not 1 <= header.block_size <= 65_536:
         raise ValueError("its `block_size` is not between 1 and 65,536")
     return header

@@ -161,7 +161,7 @@ def test_every_step_is_recorded_as_it_was(folder: Path, build: Build, seed: int)
             expected.append(seen_by_hand(paced, output, prefilling))
         prefilling -= set(output.preempted_req_ids or ())
         paced.update_from_output(output, no_model.result(paced, output))
-    assert paced._post is not None
+    assert paced._watcher is not None
     paced.shutdown()
 
     steps, requests = split(folder)
@@ -329,7 +329,7 @@ def test_vllms_own_errors_stay_its_own(
     monkeypatch.setattr(Scheduler, "schedule", boom)
     with pytest.raises(RuntimeError, match="planted"):
         paced.schedule()
-    assert paced._post is not None
+    assert paced._watcher is not None
     paced.shutdown()
 
 

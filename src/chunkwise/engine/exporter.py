@@ -100,7 +100,11 @@ def connect() -> None:
 
 def fresh_texts(run: str) -> Iterator[str]:
     """Yield the contents of the files that a server's engines wrote in the last minute."""
-    for file in sorted(own_folder().glob(f"{run}-*.prom")):
+    try:
+        _refuse_others(_folder())
+    except OSError:
+        return  # no engine of ours was ever here
+    for file in sorted(_folder().glob(f"{run}-*.prom")):
         try:
             found = file.lstat()
             if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime < STALE:
@@ -112,13 +116,21 @@ def fresh_texts(run: str) -> Iterator[str]:
 
 def own_folder() -> Path:
     """Return a folder for short-lived files that nobody else can read or put things into."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    folder = Path(base) / f"chunkwise-{os.getuid()}"
+    folder = _folder()
     folder.mkdir(mode=0o700, exist_ok=True)
+    _refuse_others(folder)
+    return folder
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return Path(base) / f"chunkwise-{os.getuid()}"
+
+
+def _refuse_others(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a folder of ours alone")
-    return folder
 
 
 def run_of(process: int) -> str | None:

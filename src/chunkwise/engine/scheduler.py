@@ -15,6 +15,7 @@ from chunkwise.engine.compat_scheduler import why_not
 from chunkwise.engine.failopen import log, step_aside
 from chunkwise.engine.orders import Orders
 from chunkwise.engine.watch_post import WatchPost
+from chunkwise.engine.watcher import Watcher
 
 
 def PacedScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
@@ -48,23 +49,25 @@ def layered(base: Any) -> Any:
 
 
 class PacedLayer:
-    """What is laid over vLLM's scheduler; `_post` is None once we stepped aside."""
+    """What is laid over vLLM's scheduler; `_watcher` is None once we stepped aside."""
 
     _post: WatchPost | None = None
+    _watcher: Watcher | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         try:
             self._post = WatchPost.open(self, Orders.read())
+            self._watcher = self._post.watcher
         except Exception as error:
             step_aside("start watching", error, "vLLM runs unwatched")
 
     def add_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Queue a request."""
         result = super().add_request(request, *args, **kwargs)  # type: ignore[misc]
-        if self._post is not None:
+        if self._watcher is not None:
             try:
-                self._post.watcher.added(request)
+                self._watcher.added(request)
             except Exception as error:
                 self._step_aside("note a request", error)
         return result
@@ -72,38 +75,35 @@ class PacedLayer:
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """Decide the next step."""
         output = super().schedule(*args, **kwargs)  # type: ignore[misc]
-        if self._post is not None:
+        if self._watcher is not None:
             try:
-                self._post.watcher.scheduled(self, output)
+                self._watcher.scheduled(self, output)
             except Exception as error:
                 self._step_aside("read a step", error)
         return output
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """Take in a step's result."""
-        post = self._post
-        at = 0.0 if post is None else clock.now()
+        at = clock.now()  # before vLLM's own work on it
         result = super().update_from_output(scheduler_output, *args, **kwargs)  # type: ignore[misc]
-        if post is not None:
+        if self._watcher is not None:
             try:
-                post.watcher.updated(self, scheduler_output, at)
+                self._watcher.updated(self, scheduler_output, at)
             except Exception as error:
                 self._step_aside("time a step", error)
         return result
 
     def shutdown(self, *args: Any, **kwargs: Any) -> Any:
         """Write down what is still in memory, then stop."""
-        self._close()
-        return super().shutdown(*args, **kwargs)  # type: ignore[misc]
-
-    def _step_aside(self, doing: str, error: Exception) -> None:
-        step_aside(doing, error, "vLLM runs unwatched from here on")
-        self._close()
-
-    def _close(self) -> None:
-        post, self._post = self._post, None
+        post, self._post, self._watcher = self._post, None, None
         if post is not None:
             try:
                 post.close()
             except Exception as error:
                 step_aside("close its files", error, "the capture may lack its last records")
+        return super().shutdown(*args, **kwargs)  # type: ignore[misc]
+
+    def _step_aside(self, doing: str, error: Exception) -> None:
+        # The post stays: it writes what it has, and its metrics tell of the failure.
+        self._watcher = None
+        step_aside(doing, error, "vLLM runs unwatched from here on")
