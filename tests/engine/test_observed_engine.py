@@ -1,13 +1,17 @@
 """The plug-in in a whole engine with a model: everything at once, against stock vLLM."""
 
 import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.faults import FAULTS, boom
 
+from chunkwise.engine import exporter, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
+from chunkwise.engine.scheduler import PacedLayer
 from chunkwise.observed import Request, Step
 from chunkwise.readers.capture import captures
 
@@ -146,3 +150,44 @@ def test_the_capture_tells_what_was_sent(both: Any) -> None:
     drafted = sum(step.decode_tokens - step.decodes for step in steps)
     assert drafted > 0, "nothing was drafted"
     assert max(step.kv for step in steps) > 0.8
+
+
+@pytest.fixture(scope="module")
+def watched(timing_30m: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A watched engine for all faults, one after another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        patch.setenv("CHUNKWISE_DIR", str(tmp_path_factory.mktemp("faults")))
+        running = engine(timing_30m, PATH)
+        yield running
+        running.engine_core.shutdown()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_no_request(
+    watched: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    from vllm import SamplingParams
+
+    monkeypatch.setattr(scribe, "PAUSE", 0.01)
+    monkeypatch.setattr(exporter, "EVERY", 0.0)
+    scheduler = watched.engine_core.engine_core.scheduler
+    if scheduler._post is not None:
+        scheduler._post.close()
+    home, name = FAULTS[fault]
+    monkeypatch.setattr(home, name, boom)
+    scheduler._post = scheduler._watcher = None
+    PacedLayer._watch(scheduler)
+    got = {}
+    for number in range(4):
+        ids, arguments, _ = load(number)
+        params = SamplingParams(**arguments)
+        watched.add_request(f"f{number}", {"prompt_token_ids": ids}, params)
+    while watched.has_unfinished_requests():
+        for output in watched.step():
+            got[output.request_id] = len(output.outputs[0].token_ids)
+    assert got == {f"f{number}": load(number)[1]["max_tokens"] for number in range(4)}
+    time.sleep(0.1)
+    PacedLayer._close(scheduler)
+    assert len(lines) == 1, lines
+    assert "planted" in lines[0]

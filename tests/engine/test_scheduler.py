@@ -3,17 +3,17 @@
 import errno
 import gzip
 import json
-import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engine import no_model
+from tests.engine.faults import FAULTS, boom
 
-from chunkwise.engine import capture, clock, exporter, scribe, watcher
+from chunkwise.engine import capture, clock, exporter, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
 from chunkwise.engine.scheduler import PacedScheduler
 from chunkwise.observed import OTHER, Request, Step
@@ -30,22 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CHUNKWISE_DIR", str(tmp_path / "captures"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     return tmp_path / "captures"
-
-
-@pytest.fixture
-def lines() -> Iterator[list[str]]:
-    """What the plug-in logs as a warning."""
-    found: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
-
-    log = logging.getLogger("vllm.chunkwise")
-    keep = Keep(logging.WARNING)
-    log.addHandler(keep)
-    yield found
-    log.removeHandler(keep)
 
 
 @pytest.fixture
@@ -268,10 +252,6 @@ def _was_chunk(request: Any, output: Any) -> bool:
 # --- failing open -----------------------------------------------------------
 
 
-def boom(*args: Any, **kwargs: Any) -> Any:
-    raise RuntimeError("planted")
-
-
 def served(scheduler: Any) -> dict[str, int]:
     """Run a small load; return how many tokens each request got."""
     feed = no_model.Feed()
@@ -284,23 +264,6 @@ def served(scheduler: Any) -> dict[str, int]:
         for one in (item for answer in answers.values() for item in answer.outputs):
             got[one.request_id] = got.get(one.request_id, 0) + len(one.new_token_ids)
     return got
-
-
-FAULTS: dict[str, tuple[Any, str]] = {
-    "building the post": (watcher.Watcher, "__init__"),
-    "a new request": (watcher.Watcher, "added"),
-    "a decided step": (watcher.Watcher, "scheduled"),
-    "a step's result": (watcher.Watcher, "updated"),
-    "a record": (watcher.Watcher, "record"),
-    "a record's ids": (scribe.BlockIds, "__call__"),
-    "a line": (capture, "line_of"),
-    "a new file": (capture.CaptureFiles, "_begin"),
-    "a flush": (capture.CaptureFiles, "flush"),
-    "the end of a file": (capture.CaptureFiles, "close"),
-    "a statistic": (exporter.Statistics, "take"),
-    "publishing": (exporter.Statistics, "settle"),
-    "stopping": (scribe.Scribe, "close"),
-}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -27,11 +27,12 @@ class StepClock:
 
     def ended(self, batch: Any, at: float) -> tuple[float, Any] | None:
         """Return the seconds and the note of this batch; None if it was never scheduled here."""
-        while self._in_flight:
-            known, start, what = self._in_flight.popleft()
+        for place, (known, start, what) in enumerate(self._in_flight):
             if known is batch:
+                # Those before it never came back: the engine dropped them.
+                for _ in range(place + 1):
+                    self._in_flight.popleft()
                 seconds = at - (start if start > self._last_end else self._last_end)
                 self._last_end = at
                 return (seconds if seconds > 0 else 0.0), what
-            # One whose output never came: the engine dropped it.
         return None

@@ -56,11 +56,7 @@ class PacedLayer:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        try:
-            self._post = WatchPost.open(self, Orders.read())
-            self._watcher = self._post.watcher
-        except Exception as error:
-            step_aside("start watching", error, "vLLM runs unwatched")
+        self._watch()
 
     def add_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Queue a request."""
@@ -95,13 +91,23 @@ class PacedLayer:
 
     def shutdown(self, *args: Any, **kwargs: Any) -> Any:
         """Write down what is still in memory, then stop."""
+        self._close()
+        return super().shutdown(*args, **kwargs)  # type: ignore[misc]
+
+    def _watch(self) -> None:
+        try:
+            self._post = WatchPost.open(self, Orders.read())
+            self._watcher = self._post.watcher
+        except Exception as error:
+            step_aside("start watching", error, "vLLM runs unwatched")
+
+    def _close(self) -> None:
         post, self._post, self._watcher = self._post, None, None
         if post is not None:
             try:
                 post.close()
             except Exception as error:
                 step_aside("close its files", error, "the capture may lack its last records")
-        return super().shutdown(*args, **kwargs)  # type: ignore[misc]
 
     def _step_aside(self, doing: str, error: Exception) -> None:
         # The post stays: it writes what it has, and its metrics tell of the failure.

@@ -51,6 +51,7 @@ class Watcher:
         self._clock = clock.StepClock()
         self._live: dict[str, Tracked] = {}
         self._prefilling: dict[str, Tracked] = {}
+        self._victims: tuple[int, ...] = ()  # preempted since the last step that was noted
         self._requests = self._steps = self._last_ended = 0
 
     @property
@@ -69,7 +70,8 @@ class Watcher:
         if output.finished_req_ids:
             self._finish(output.finished_req_ids, clock.now())
         victims = self._sight.preempted(output)
-        preempted = self._preempt(victims) if victims else ()
+        if victims:
+            self._preempt(victims)
         tokens = output.num_scheduled_tokens
         if not tokens:
             return
@@ -128,8 +130,9 @@ class Watcher:
             self._sight.waiting(scheduler),
             ended,
             held,
-            preempted,
+            self._victims,
         )
+        self._victims = ()
         self._clock.scheduled(output, note)
 
     def updated(self, scheduler: Any, output: Any, at: float) -> None:
@@ -152,12 +155,12 @@ class Watcher:
         if tracked is not None:
             self._prefilling[name] = tracked
 
-    def _preempt(self, names: Iterable[str]) -> tuple[int, ...]:
+    def _preempt(self, names: Iterable[str]) -> None:
         for name in names:
             self._prefilling.pop(name, None)
             if name in self._live:
                 self._live[name].preemptions += 1
-        return self._numbers(names)
+        self._victims += self._numbers(names)
 
     def _numbers(self, names: Iterable[str]) -> tuple[int, ...]:
         live = self._live

@@ -36,24 +36,24 @@ def text(pictures: Sequence[Picture]) -> str:
     """Return the page's text."""
     parts = ["<h1>What your server went through</h1>"]
     for number, picture in enumerate(pictures, 1):
-        # A chart's name must be its own on the page.
-        mark = f" (run {number})" if len(pictures) > 1 else ""
-        parts += _run(picture, mark, number)
+        parts += _run(picture, f" of run {number}" if len(pictures) > 1 else "")
     return page.document("What your server went through", parts, "observe")
 
 
-def _run(picture: Picture, mark: str, number: int) -> list[str]:
+def _run(picture: Picture, which: str) -> list[str]:
     lines = [*gap_lines(picture), *([line] if (line := first_token_line(picture)) else [])]
     said = "".join(f"<p>{escape(line)}</p>" for line in lines)
-    causes = page.table(CAUSE_COLUMNS, cause_rows(picture)) if picture.causes else ""
+    rows = cause_rows(picture)
+    causes = page.table(CAUSE_COLUMNS[:-1], [row[:-1] for row in rows]) if rows else ""
+    helps = "".join(f"<li>{escape(row[0])}: {escape(row[-1])}.</li>" for row in rows)
     steps = page.table(STEP_COLUMNS, step_rows(picture)) + f"<p>{escape(engine_line(picture))}</p>"
     return [
-        f"<h2>Summary{mark}</h2><p>{escape(headline(picture))}</p>"
-        f'<div class="verdict">{said}</div>{causes}',
-        f"<h2>Requests{mark}</h2>{page.table(['', *QUANTILES], length_rows(picture))}"
+        f"<h2>Summary{which}</h2><p>{escape(headline(picture))}</p>"
+        f'<div class="verdict">{said}</div>{causes}<ul>{helps}</ul>',
+        f"<h2>Requests{which}</h2>{page.table(['', *QUANTILES], length_rows(picture))}"
         + "".join(f"<p>{escape(line)}</p>" for line in traffic_lines(picture)),
-        page.section(f"Steps {number}", _distribution(picture), steps),
-        page.section(f"Steps over time {number}", _over_time(picture), ""),
+        page.section(f"Steps{which}", _distribution(picture), steps),
+        page.section(f"Steps over time{which}", _over_time(picture), ""),
     ]
 
 
