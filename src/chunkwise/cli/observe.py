@@ -42,7 +42,7 @@ def observe(
     pictures = []
     with progress() as say:
         for index, run in enumerate(chosen):
-            say(f"Reading {len(run)} of {len(found)} captures", index / len(chosen))
+            say(f"Reading run {index + 1} of {len(chosen)}", index / len(chosen))
             pictures.append(Picture.of(run, limit, first))
     if html is not None:
         from chunkwise.report.observe_html import write_page
