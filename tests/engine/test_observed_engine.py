@@ -1,6 +1,5 @@
 """The plug-in in a whole engine with a model: everything at once, against stock vLLM."""
 
-import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +10,17 @@ from tests.engine.faults import FAULTS, boom
 
 from chunkwise.engine import exporter, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
-from chunkwise.engine.scheduler import PacedLayer
+from chunkwise.engine.scheduler import layered
 from chunkwise.observed import Request, Step
 from chunkwise.readers.capture import captures
 
 pytestmark = pytest.mark.engine
 
-PATH = "chunkwise.PacedScheduler"
 SHARED = list(range(1000, 1160))
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
-def engine(model: Path, scheduler: str | None) -> Any:
+def engine(model: Path) -> Any:
     """A small pool, a small budget, priorities, prefix caching, n-gram speculation."""
     from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -39,7 +37,6 @@ def engine(model: Path, scheduler: str | None) -> Any:
         enforce_eager=True,
         enable_prefix_caching=True,
         scheduling_policy="priority",
-        scheduler_cls=scheduler,
         speculative_config={
             "method": "ngram",
             "num_speculative_tokens": 3,
@@ -61,12 +58,11 @@ def load(number: int) -> tuple[list[int], dict[str, Any], int]:
     return ids, arguments, number % 2
 
 
-def played(model: Path, scheduler: str | None) -> dict[str, list[int]]:
+def played(running: Any) -> dict[str, list[int]]:
     """Add requests while others run, abort one in mid-prefill; return everyone's tokens."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    running = engine(model, scheduler)
     got: dict[str, list[int]] = {}
     number = 0
     for turn in range(2_000):
@@ -94,25 +90,34 @@ def played(model: Path, scheduler: str | None) -> dict[str, list[int]]:
     else:
         pytest.fail("requests are left over")
     running.step()
-    running.engine_core.shutdown()
-    del running
-    gc.collect()
     return got
 
 
 @pytest.fixture(scope="module")
-def both(
-    timing_30m: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[dict[str, list[int]], dict[str, list[int]], Path]]:
-    folder = tmp_path_factory.mktemp("seen")
+def running(timing_30m: Path) -> Iterator[Any]:
+    """One engine for all: vLLM cannot build a second one that speculates in one process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        patch.setenv("CHUNKWISE", "observe")
+        built = engine(timing_30m)
+        yield built
+        built.engine_core.shutdown()
+
+
+@pytest.fixture(scope="module")
+def both(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tokens of stock vLLM, those of the same engine under the layer, and the capture."""
+    folder = tmp_path_factory.mktemp("seen")
+    stock = played(running)
+    assert running.reset_prefix_cache()
+    scheduler = running.engine_core.engine_core.scheduler
+    scheduler.__class__ = layered(type(scheduler))
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHUNKWISE_DIR", str(folder))
         patch.setenv("CHUNKWISE_CLASSES", "chat,batch")
-        patch.setenv("CHUNKWISE_ITL", "50ms")
-        stock = played(timing_30m, None)
-        yield stock, played(timing_30m, PATH), folder
+        scheduler._watch()
+        watched = played(running)
+        scheduler._close()
+    return stock, watched, folder
 
 
 def test_the_tokens_are_those_of_stock_vllm(both: Any) -> None:
@@ -152,42 +157,34 @@ def test_the_capture_tells_what_was_sent(both: Any) -> None:
     assert max(step.kv for step in steps) > 0.8
 
 
-@pytest.fixture(scope="module")
-def watched(timing_30m: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A watched engine for all faults, one after another."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        patch.setenv("CHUNKWISE_DIR", str(tmp_path_factory.mktemp("faults")))
-        running = engine(timing_30m, PATH)
-        yield running
-        running.engine_core.shutdown()
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_costs_no_request(
-    watched: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch, fault: str
+    running: Any,
+    both: Any,
+    tmp_path: Path,
+    lines: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
 ) -> None:
     from vllm import SamplingParams
 
+    monkeypatch.setenv("CHUNKWISE_DIR", str(tmp_path))
     monkeypatch.setattr(scribe, "PAUSE", 0.01)
     monkeypatch.setattr(exporter, "EVERY", 0.0)
-    scheduler = watched.engine_core.engine_core.scheduler
-    if scheduler._post is not None:
-        scheduler._post.close()
     home, name = FAULTS[fault]
     monkeypatch.setattr(home, name, boom)
-    scheduler._post = scheduler._watcher = None
-    PacedLayer._watch(scheduler)
+    scheduler = running.engine_core.engine_core.scheduler
+    scheduler._watch()
     got = {}
     for number in range(4):
         ids, arguments, _ = load(number)
         params = SamplingParams(**arguments)
-        watched.add_request(f"f{number}", {"prompt_token_ids": ids}, params)
-    while watched.has_unfinished_requests():
-        for output in watched.step():
+        running.add_request(f"f{number}", {"prompt_token_ids": ids}, params)
+    while running.has_unfinished_requests():
+        for output in running.step():
             got[output.request_id] = len(output.outputs[0].token_ids)
     assert got == {f"f{number}": load(number)[1]["max_tokens"] for number in range(4)}
     time.sleep(0.1)
-    PacedLayer._close(scheduler)
+    scheduler._close()
     assert len(lines) == 1, lines
     assert "planted" in lines[0]

@@ -9,6 +9,7 @@ Invariant: a text file is readable by its owner only and is shown only by the
 server whose engine wrote it, while it is fresh.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -42,6 +43,7 @@ class Exporter:
         self._file: Path | None = None
         if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             self._file = own_folder() / f"{header.run}-{header.capture}.prom"
+            _sweep(self._file.parent)
         self._written = 0.0
 
     def take(self, record: Record) -> None:
@@ -131,6 +133,14 @@ def _refuse_others(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a folder of ours alone")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what engines that were killed left behind."""
+    for file in folder.glob("*.prom"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.lstat().st_mtime > 10 * STALE:
+                file.unlink()
 
 
 def run_of(process: int) -> str | None:

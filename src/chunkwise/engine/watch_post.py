@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chunkwise import __version__
+from chunkwise.durations import say
 from chunkwise.engine import compat
 from chunkwise.engine.capture import CaptureFiles
 from chunkwise.engine.compat_scheduler import Sight, engine_index, sight_of
@@ -35,7 +36,7 @@ class WatchPost:
         scribe.start(watcher.record, files, Exporter(header))
         without = f" without {', '.join(sight.blind)}" if sight.blind else ""
         targets = [
-            f"{name} {seconds * 1e3:g}ms"
+            f"{name} {say(seconds)}"
             for name, seconds in (("TTFT", orders.ttft), ("ITL", orders.itl))
             if seconds is not None
         ]
