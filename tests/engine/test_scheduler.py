@@ -18,6 +18,7 @@ from chunkwise.engine.orders import CLASS_ARGUMENT
 from chunkwise.engine.scheduler import PacedScheduler
 from chunkwise.observed import OTHER, Request, Step
 from chunkwise.readers.capture import Capture, captures
+from chunkwise.readers.gaps import GapFinder
 
 pytestmark = pytest.mark.engine
 
@@ -173,6 +174,9 @@ def test_every_step_is_recorded_as_it_was(folder: Path, build: Build, seed: int)
         assert len(request.blocks) == 8 * (prompt // no_model.BLOCK)
     hits = sum(request.cached for request in requests)
     assert hits % no_model.BLOCK == 0
+    finder = GapFinder()
+    gaps = [gap for record in only(folder).records() for gap in finder.take(record)]
+    assert sum(gap.requests for gap in gaps) == sum(max(0, r.output - 1) for r in requests)
 
 
 def test_same_prefix_same_ids_within_a_capture_only(folder: Path, build: Build) -> None:
@@ -226,6 +230,9 @@ def test_two_batches_in_flight_get_their_own_times(
     assert [step.seconds for step in steps] == pytest.approx(planted, abs=2e-6)
     assert [sum(t for t, _ in step.chunk_sizes) for step in steps if step.chunks][:1] == [128]
     assert sum(step.prefill_tokens for step in steps) == 450
+    finder = GapFinder()
+    gaps = [gap for record in only(folder).records() for gap in finder.take(record)]
+    assert sum(gap.requests for gap in gaps) == 3 * 11
     for request in requests:
         assert (request.prompt, request.output) in {(300, 12), (100, 12), (50, 12)}
         first = next(step for step in steps if request.number in step.ended)

@@ -51,7 +51,7 @@ class Watcher:
         self._clock = clock.StepClock()
         self._live: dict[str, Tracked] = {}
         self._prefilling: dict[str, Tracked] = {}
-        self._victims: tuple[int, ...] = ()  # preempted since the last step that was noted
+        self._victims: list[str] = []  # preempted since the last step that was noted
         self._requests = self._steps = self._last_ended = 0
 
     @property
@@ -109,7 +109,7 @@ class Watcher:
                 if computed >= request.num_tokens:
                     ended.append(tracked)
                     del prefilling[name]
-        held: tuple[int, ...] = ()
+        held: list[str] = []
         context -= decode_tokens
         if decodes != others:
             # Some decode got nothing, so that its context is not part of the step.
@@ -119,7 +119,7 @@ class Watcher:
                 if request.request_id not in tokens and request.request_id not in prefilling
             ]
             context -= sum([request.num_computed_tokens for request in idle])
-            held = self._numbers(request.request_id for request in idle)
+            held = [request.request_id for request in idle]
         note = (
             tuple(chunks),
             decodes,
@@ -132,7 +132,7 @@ class Watcher:
             held,
             self._victims,
         )
-        self._victims = ()
+        self._victims = []
         self._clock.scheduled(output, note)
 
     def updated(self, scheduler: Any, output: Any, at: float) -> None:
@@ -143,10 +143,15 @@ class Watcher:
                 seconds, (*carried, ended, held, preempted) = timed
                 number = self._last_ended = self._steps
                 self._steps = number + 1
-                got = self._first_tokens(ended, number, at) if ended else ()
+                # With two batches in flight, who was held back may have finished meanwhile:
+                # only those who still wait for a token are named.
+                named = (
+                    self._first_tokens(ended, number, at) if ended else (),
+                    self._numbers(held) if held else (),
+                    self._numbers(preempted) if preempted else (),
+                )
                 # By position: this is the one record that is made in the step's path.
-                fields = (number, at - self.started, seconds, *carried, got, held, preempted)
-                self._put(Step._make(fields))
+                self._put(Step._make((number, at - self.started, seconds, *carried, *named)))
         if scheduler.finished_req_ids:
             self._finish(scheduler.finished_req_ids, at)
 
@@ -160,7 +165,7 @@ class Watcher:
             self._prefilling.pop(name, None)
             if name in self._live:
                 self._live[name].preemptions += 1
-        self._victims += self._numbers(names)
+        self._victims += names
 
     def _numbers(self, names: Iterable[str]) -> tuple[int, ...]:
         live = self._live

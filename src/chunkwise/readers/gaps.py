@@ -3,7 +3,7 @@
 Every running decode gets a token at the end of every step, so one step is one
 gap for all of them, and only the exceptions (held back, preempted) need a name
 each. Invariant: works on the stream of a capture, live or from files, and
-remembers only requests that are waiting for their next token.
+remembers only requests that have a token and are not finished.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,7 @@ class GapFinder:
 
     def __init__(self) -> None:
         self._last_end: float | None = None
+        self._begun: set[int] = set()  # got their first token; before it there is no gap
         # Requests that miss their turn -> when their last token came, and why.
         self._late: dict[int, tuple[float, str]] = {}
 
@@ -40,12 +41,16 @@ class GapFinder:
         """Take the next record in; yield the gaps that it ends."""
         if isinstance(record, Request):
             self._late.pop(record.number, None)
+            self._begun.discard(record.number)
             return
         last = self._last_end
         self._last_end = record.end
-        if last is None:
-            return
-        for number in record.preempted:
+        if last is not None:
+            yield from self._ended_by(record, last)
+        self._begun.update(record.ended)
+
+    def _ended_by(self, record: Step, last: float) -> Iterator[Gap]:
+        for number in self._begun.intersection(record.preempted):
             since, _ = self._late.get(number, (last, ""))
             self._late[number] = (since, PREEMPTED)
         for number in record.held:
