@@ -1,5 +1,6 @@
 """One engine for a session: starting one costs more than most tests."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +27,19 @@ def small_budget_engine(smollm2: Path) -> Iterator[Stepper]:
         engine = Stepper(str(smollm2), settings)
         yield engine
         engine.close()
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What the plug-in logs as a warning."""
+    found: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    log = logging.getLogger("vllm.chunkwise")
+    keep = Keep(logging.WARNING)
+    log.addHandler(keep)
+    yield found
+    log.removeHandler(keep)

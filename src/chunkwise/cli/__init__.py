@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, compare, demo, env, lm_eval, memory
+from chunkwise.cli import analyze, compare, demo, env, lm_eval, memory, observe
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("demo")(demo.demo)
 app.command("env")(env.env)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("memory")(memory.memory)
+app.command("observe")(observe.observe)
 
 
 def _print_version(wanted: bool) -> None:
