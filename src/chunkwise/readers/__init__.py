@@ -1,0 +1,1 @@
+"""From what others wrote to facts: captures of a live server. No engine is imported."""
