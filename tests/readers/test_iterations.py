@@ -32,6 +32,18 @@ def test_a_line_is_read(tmp_path: Path) -> None:
     assert log.waits_for_steps is None  # a GPU's log that does not tell
 
 
+def test_a_real_log_is_read(root: Path) -> None:
+    log = IterationLog(root / "tests/data/logs/iterations_0.32_cpu.log")
+    found = list(log.iterations())
+    assert [item.index for item in found] == list(range(191))
+    assert max(item.prefill_tokens + item.decodes for item in found) == 256  # its budget
+    assert all(item.decode_tokens == item.decodes for item in found)
+    # The server was busy for 15.2 seconds, as its client saw it.
+    assert 13 < sum(item.seconds for item in found) < 15.2
+    assert (log.model, log.version) == ("/models/timing-30m-1", "0.32.0")
+    assert log.waits_for_steps is True
+
+
 def test_the_engine_process_of_older_versions_is_read(root: Path) -> None:
     log = IterationLog(root / "tests/data/logs/iterations_0.24.log")
     found = list(log.iterations())

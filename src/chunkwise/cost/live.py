@@ -28,7 +28,6 @@ FORGETTING = 0.9995
 MOST_GAIN = 1e6  # the newest step's weight before all sums are scaled down
 START_STEPS = 200.0  # how many steps a saved calibration counts for
 SETTLED_STEPS = 50  # before that, surprises are no news
-PASSES = 2
 NEAR = 0.3  # a step further off than this counts for less, in proportion
 FAR = log(4)  # ... and this is as far off as one step can be
 DRIFT_MEMORY = 0.9  # of the mean of log(measured / predicted): about ten steps
@@ -111,8 +110,7 @@ class LiveCost:
             elif abs(off) > NEAR:
                 weight *= NEAR / abs(off)
         self._add(shape, seconds, weight)
-        for _ in range(PASSES):
-            self._improve()
+        self._improve()
         self._current = None
         self._gain /= FORGETTING
         if self._gain > MOST_GAIN:
