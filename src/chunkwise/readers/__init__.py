@@ -1,1 +1,1 @@
-"""From what others wrote to facts: captures of a live server. No engine is imported."""
+"""From what others wrote to facts: captures, logs of stock servers. No engine is imported."""
