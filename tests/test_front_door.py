@@ -14,6 +14,7 @@ def test_public_surface() -> None:
     assert sorted(chunkwise.__all__) == [
         "ChunkwiseError",
         "LLM",
+        "PacedScheduler",
         "Settings",
         "__version__",
         "create_vllm_enhanced_compiler",

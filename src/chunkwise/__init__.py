@@ -16,6 +16,7 @@ from chunkwise._version import __version__
 if TYPE_CHECKING:
     from chunkwise.engine.compile import create_vllm_enhanced_compiler
     from chunkwise.engine.llm import LLM
+    from chunkwise.engine.scheduler import PacedScheduler
     from chunkwise.errors import ChunkwiseError
     from chunkwise.settings import Settings
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ChunkwiseError": "chunkwise.errors",
     "LLM": "chunkwise.engine.llm",
+    "PacedScheduler": "chunkwise.engine.scheduler",
     "Settings": "chunkwise.settings",
     "create_vllm_enhanced_compiler": "chunkwise.engine.compile",
 }
@@ -30,6 +32,7 @@ _HOMES = {
 __all__ = [
     "LLM",
     "ChunkwiseError",
+    "PacedScheduler",
     "Settings",
     "__version__",
     "create_vllm_enhanced_compiler",

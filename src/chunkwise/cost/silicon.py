@@ -61,14 +61,29 @@ def load(
     _check_system(system)
     terms = terms or StepTerms(capture_limit=default_capture_limit(system))
     options = _options(tensor_parallel, pipeline_parallel, weights, kv_cache)
-    with _remarks() as remarks:
-        tables = _Tables(model, system, options)
     layers = int(config.get("num_hidden_layers") or 0)
-    graphs = Graphs(terms, layers)
-    cost = SiliconCost(
-        provenance=Provenance(
-            "silicon", model, system, tensor_parallel, pipeline_parallel, tables.version
-        ),
+    provenance = Provenance("silicon", model, system, tensor_parallel, pipeline_parallel)
+    try:
+        with _remarks() as remarks:
+            tables = _Tables(model, system, options)
+            cost = _read(tables, provenance, terms, Graphs(terms, layers))
+            off = _distance(cost, tables)
+    except Exception as error:  # their errors have many types; all mean that rows are missing
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise EngineTrouble(f"No kernel times for {model} on {system}: {reason}.") from None
+    notes = (*tables.notes(), *_low_fidelity(remarks, tables.names))
+    if pipeline_parallel > 1:
+        notes += (f"one pass through all {pipeline_parallel} stages; as many batches run at once",)
+    notes += (f"curves within {off:.1%} (median) of the tables",)
+    provenance = replace(provenance, engine=tables.version, notes=notes)
+    return replace(cost, table_error=off, provenance=provenance)
+
+
+def _read(
+    tables: "_Tables", provenance: Provenance, terms: StepTerms, graphs: Graphs
+) -> SiliconCost:
+    return SiliconCost(
+        provenance=provenance,
         terms=terms,
         graphs=graphs,
         compute=envelope(TOKENS, tables.compute),
@@ -83,12 +98,6 @@ def load(
         ),
         table_error=0.0,
     )
-    off = _distance(cost, tables)
-    notes = (*tables.notes(), *_low_fidelity(remarks, tables.names))
-    if pipeline_parallel > 1:
-        notes += (f"one pass through all {pipeline_parallel} stages; as many batches run at once",)
-    notes += (f"curves within {off:.1%} (median) of the tables",)
-    return replace(cost, table_error=off, provenance=replace(cost.provenance, notes=notes))
 
 
 def kv_pool(
@@ -163,11 +172,7 @@ class _Tables:
         from aiconfigurator_core.sdk.engine import EngineHandle, compile_engine
         from aiconfigurator_core.sdk.perf_database import get_version_slots
 
-        try:
-            self._engine = EngineHandle(compile_engine(model, system, "vllm", **options))
-        except Exception as error:  # their errors have many types; all mean "no tables"
-            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            raise EngineTrouble(f"No kernel times for {model} on {system}: {reason}.") from None
+        self._engine = EngineHandle(compile_engine(model, system, "vllm", **options))
         self.version = str((get_version_slots(system, "vllm") or {}).get("current", ""))
         chunk = _split(
             lambda i, p: self._engine.evaluate_context_ops([i], batch_size=1, s=512, prefix=p)

@@ -7,6 +7,7 @@ judged by what it can do. vLLM is imported inside functions only.
 """
 
 import contextlib
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -122,7 +123,7 @@ def load_vllm() -> ModuleType:
 def capabilities() -> tuple[Capability, ...]:
     """Probe what the plug-in and the simulator can use of the installed vLLM."""
     load_vllm()
-    return tuple(Capability(name, _holds(probe), why) for name, why, probe in _PROBES)
+    return tuple(Capability(name, holds(probe), why) for name, why, probe in _PROBES)
 
 
 def defaults(
@@ -224,13 +225,15 @@ def platform_name() -> str:
 
 def stock_scheduler(vllm_config: Any) -> type:
     """Return the scheduler class that vLLM would take for this configuration."""
-    if vllm_config.scheduler_config.async_scheduling:
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    if getattr(vllm_config, "diffusion_config", None) is not None:
+        from vllm.v1.core.sched import diffusion_scheduler as diffusion
 
-        return AsyncScheduler  # type: ignore[no-any-return]
-    from vllm.v1.core.sched.scheduler import Scheduler
-
-    return Scheduler  # type: ignore[no-any-return]
+        if vllm_config.scheduler_config.async_scheduling:
+            return diffusion.DiffusionAsyncScheduler  # type: ignore[no-any-return]
+        return diffusion.DiffusionScheduler  # type: ignore[no-any-return]
+    config = copy.copy(vllm_config.scheduler_config)
+    config.scheduler_cls = None  # what it would take if nobody had named one
+    return config.get_scheduler_cls()  # type: ignore[no-any-return]
 
 
 def tokenizer(model: str) -> Any:
@@ -310,7 +313,7 @@ def _scheduler() -> Any:
     return Scheduler
 
 
-def _names_in(function: Any) -> frozenset[str]:
+def names_in(function: Any) -> frozenset[str]:
     """Return the attribute names that a function's own code uses."""
     return frozenset(inspect.unwrap(function).__code__.co_names)
 
@@ -320,7 +323,8 @@ def _arguments() -> frozenset[str]:
     return accepted_arguments()
 
 
-def _holds(probe: Callable[[], bool]) -> bool:
+def holds(probe: Callable[[], bool]) -> bool:
+    """Tell whether a probe says yes; one that fails says no."""
     try:
         return bool(probe())
     except Exception:  # a name that moved: the capability is not there
@@ -331,7 +335,7 @@ _PROBES: tuple[tuple[str, str, Callable[[], bool]], ...] = (
     (
         "step budget",
         "lower the tokens of a step at run time",
-        lambda: "max_num_scheduled_tokens" in _names_in(_scheduler().schedule),
+        lambda: "max_num_scheduled_tokens" in names_in(_scheduler().schedule),
     ),
     (
         "per-request cap",
@@ -351,7 +355,7 @@ _PROBES: tuple[tuple[str, str, Callable[[], bool]], ...] = (
     (
         "blocks-holding queue",
         "order preempted requests apart from new ones",
-        lambda: "kv_holding_waiting" in _names_in(_scheduler().__init__),
+        lambda: "kv_holding_waiting" in names_in(_scheduler().__init__),
     ),
     (
         "async scheduler",

@@ -1,18 +1,10 @@
-"""The analysis as one page: interactive charts, no network, readable on a phone.
-
-Everything that came from a file is escaped where it enters the page, and the
-page's own policy forbids it to load anything. Invariant: the page is a single
-file that looks the same with the network unplugged.
-"""
+"""The analysis as one page with interactive charts."""
 
 from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
-from chunkwise import __version__
-from chunkwise.errors import UserMistake
 from chunkwise.report.analyze_facts import (
     QUANTILES,
     arrival_sentence,
@@ -24,36 +16,17 @@ from chunkwise.report.analyze_facts import (
     verdict_lines,
     verdict_word,
 )
+from chunkwise.report.page import FILL, SECOND, document, section, table, write
 from chunkwise.verdict import CANNOT_KNOW
 from chunkwise.workload.analysis import Analysis
 from chunkwise.workload.profile import DatasetProfile, Profile
 
 MOST_ROWS = 2_000
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
-INK, LINE, FILL, SECOND = "#1f2933", "#d5dbe1", "#2f6fdf", "#e08a2e"
-STYLE = """
-:root { color-scheme: light; }
-body { margin: 0 auto; max-width: 60rem; padding: 1rem; color: #1f2933; background: #fff;
-       font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .25rem; }
-.verdict { border-left: 4px solid #2f6fdf; background: #f3f6fb; padding: .75rem 1rem; }
-.verdict strong { font-size: 1.15rem; }
-code { background: #eef1f4; padding: .1rem .3rem; border-radius: .2rem; }
-.small { color: #52606d; font-size: .9rem; }
-.scroll { overflow-x: auto; } .chart { width: 100%; height: 22rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #d5dbe1; text-align: right;
-         white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8rem; }
-"""
 
 
 def write_page(path: Path, analysis: Analysis, model: str) -> None:
     """Write the page. Usage: `write_page(Path("report.html"), analysis, "my-model")`."""
-    try:
-        path.write_text(page(analysis, model), encoding="utf-8")
-    except OSError as error:
-        raise UserMistake(f"Cannot write {path}: {error.strerror or error}.") from None
+    write(path, page(analysis, model))
 
 
 def page(analysis: Analysis, model: str) -> str:
@@ -70,47 +43,18 @@ def page(analysis: Analysis, model: str) -> str:
         f'<div class="verdict"><strong>First verdict: {verdict.name}{threshold}</strong>'
         f"<p>{escape(reason)}</p><p><code>{escape(settings.removeprefix('Settings: '))}</code></p>"
         f'<p class="small">{escape(CANNOT_KNOW)}</p></div>',
-        _section(
+        section(
             f"Lengths{marked(overall.estimated)}", _lengths_chart(overall), _quantiles(overall)
         ),
     ]
     if overall.prefix is not None:
         said = prefix_sentence(profile, overall.prefix, overall.estimated)
-        parts.append(_section("Prefix reuse", _prefix_chart(overall), f"<p>{escape(said)}</p>"))
+        parts.append(section("Prefix reuse", _prefix_chart(overall), f"<p>{escape(said)}</p>"))
     if overall.arrivals is not None:
         said = arrival_sentence(overall.arrivals, len(profile.datasets) > 1)
-        parts.append(_section("Arrivals", _arrivals_chart(overall), f"<p>{escape(said)}</p>"))
+        parts.append(section("Arrivals", _arrivals_chart(overall), f"<p>{escape(said)}</p>"))
     parts += [_datasets(profile), _remarks(analysis)]
-    parts.append(f'<p class="small">Made by chunkwise {__version__} analyze.</p>')
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Your traffic</title><style>{STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>"
-    )
-
-
-def _section(title: str, figure: go.Figure, text: str) -> str:
-    name = title.split(" (")[0].lower().replace(" ", "-")
-    figure.update_layout(
-        template="plotly_white",
-        margin={"l": 50, "r": 10, "t": 10, "b": 50},
-        font={"color": INK, "size": 13},
-        legend={"orientation": "h", "y": 1.12},
-        bargap=0.05,
-        dragmode=False,
-    )
-    figure.update_xaxes(automargin=True, gridcolor=LINE)
-    figure.update_yaxes(automargin=True, gridcolor=LINE, rangemode="tozero")
-    chart = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"chart-{name}",
-        default_height="22rem",
-        config={"responsive": True, "displayModeBar": False, "displaylogo": False},
-    )
-    return f"<h2>{escape(title)}</h2>{text}{chart}"
+    return document("Your traffic", parts, "analyze")
 
 
 def _lengths_chart(overall: DatasetProfile) -> go.Figure:
@@ -139,7 +83,7 @@ def _lengths_chart(overall: DatasetProfile) -> go.Figure:
         title=f"tokens{marked(overall.estimated)}, from",
         nticks=12,
     )
-    figure.update_yaxes(tickformat=".0%", title="of requests")
+    figure.update_yaxes(tickformat=".0%", title="of requests", rangemode="tozero")
     return figure
 
 
@@ -161,7 +105,7 @@ def _prefix_chart(overall: DatasetProfile) -> go.Figure:
         annotation_text=f"unlimited: {overall.prefix.seen_share:.1%}",
     )
     figure.update_xaxes(type="log", title="cache, tokens", dtick=1, exponentformat="SI")
-    figure.update_yaxes(tickformat=".0%", title="of prompt tokens found")
+    figure.update_yaxes(tickformat=".0%", title="of prompt tokens found", rangemode="tozero")
     return figure
 
 
@@ -178,7 +122,7 @@ def _arrivals_chart(overall: DatasetProfile) -> go.Figure:
         hovertemplate="at %{x:,.0f} s: %{y:,.2f} requests/s<extra></extra>",
     )
     figure.update_xaxes(title="seconds")
-    figure.update_yaxes(title=f"requests/s, over {width:g} s")
+    figure.update_yaxes(title=f"requests/s, over {width:g} s", rangemode="tozero")
     return figure
 
 
@@ -186,7 +130,7 @@ def _quantiles(overall: DatasetProfile) -> str:
     rows = [("prompt" + marked(overall.estimated), overall.prompt)]
     if overall.output.count:
         rows.append((f"output ({' and '.join(overall.output_kinds)})", overall.output))
-    return _table(
+    return table(
         ["tokens", "mean", *QUANTILES, "max", "quantiles"],
         [
             [
@@ -204,7 +148,7 @@ def _quantiles(overall: DatasetProfile) -> str:
 def _datasets(profile: Profile) -> str:
     items = profile.datasets[:MOST_ROWS]
     more = len(profile.datasets) - len(items)
-    table = _table(
+    rows = table(
         ["dataset", "verdict", "requests", "p50", "p95", "max", "over 2,048", "seen before"],
         [
             [
@@ -221,7 +165,7 @@ def _datasets(profile: Profile) -> str:
         ],
     )
     title = "Datasets" + marked(any(item.estimated for item in items))
-    return f"<h2>{title}</h2>{table}" + (f"<p>… and {more:,} more.</p>" if more else "")
+    return f"<h2>{title}</h2>{rows}" + (f"<p>… and {more:,} more.</p>" if more else "")
 
 
 def _remarks(analysis: Analysis) -> str:
@@ -231,11 +175,3 @@ def _remarks(analysis: Analysis) -> str:
         return ""
     lines = "".join(f"<li>{escape(note)}</li>" for note in notes[:MOST_ROWS])
     return f'<h2>Remarks</h2><ul class="small">{lines}</ul>'
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

@@ -12,6 +12,8 @@ from pathlib import Path
 from time import monotonic
 
 from chunkwise.errors import UserMistake, plain
+from chunkwise.readers.capture import Capture, captures, is_capture, runs
+from chunkwise.workload.captured import captured, name_of
 from chunkwise.workload.layouts import DEFAULT_BLOCK
 from chunkwise.workload.profile import DatasetProfile, Profile, is_profile, profile_of
 from chunkwise.workload.readers import files_in, is_address, open_address, open_file
@@ -31,7 +33,7 @@ class Analysis:
 @dataclass(frozen=True, slots=True)
 class _Place:
     name: str
-    where: Path | str
+    where: Path | str | list[Capture]
     among_others: bool  # found in a folder, not named by the person
 
 
@@ -88,7 +90,11 @@ def _expanded(named: str) -> Iterator[_Place]:
         yield _Place(named, named, among_others=False)
         return
     path = Path(named).expanduser()
-    if path.is_dir():
+    if is_capture(path):
+        found = runs(captures(path))
+        for run in found:
+            yield _Place(name_of(run), run, among_others=len(found) > 1)
+    elif path.is_dir():
         for file in files_in(path):
             yield _Place(plain(file.relative_to(path).as_posix()), file, among_others=True)
     elif path.is_file():
@@ -102,6 +108,8 @@ def _profiled(
 ) -> tuple[DatasetProfile, ...]:
     if isinstance(place.where, str):
         opened: Workload = open_address(place.where, reading)
+    elif isinstance(place.where, list):
+        opened = captured(place.where)
     elif is_profile(place.where):
         return Profile.load(place.where).datasets
     else:

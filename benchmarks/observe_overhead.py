@@ -1,0 +1,144 @@
+"""What observing costs: vLLM's real scheduler with no model, with the plug-in and without.
+
+Two schedulers in one process take the same requests and are stepped in turn, so
+that the machine's moods hit both alike. Timed are `schedule()` and
+`update_from_output()`. The interval is over the medians of blocks of steps. The
+thread that writes is timed apart, because it runs beside the step.
+
+Usage: python benchmarks/observe_overhead.py
+"""
+
+import gc
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+sys.path.insert(0, str(ROOT))
+os.environ["CHUNKWISE"] = "observe"
+os.environ["CHUNKWISE_DIR"] = tempfile.mkdtemp(prefix="chunkwise-overhead-")
+
+BLOCKS, STEPS = 40, 25
+CASES = [(64, 10), (64, 10_000), (256, 10), (256, 10_000)]
+
+
+def filled(build, model: Path, running: int, waiting: int, chunked: bool):
+    """A scheduler in its steady state: so many decode, so many wait."""
+    from tests.engine import no_model
+
+    seqs = running + chunked
+    config = no_model.configuration(model, max_num_seqs=seqs, max_num_batched_tokens=2048)
+    scheduler = no_model.scheduler(build, config, blocks=60_000)
+    feed = no_model.Feed()
+    for index in range(running):
+        scheduler.add_request(feed(f"run-{index}", 100 + index % 50, 8_000))
+    while any(r.num_output_tokens == 0 for r in scheduler.requests.values()):
+        no_model.step(scheduler)
+    for index in range(waiting + chunked):
+        prompt = 8_000 if chunked else 200
+        output = 1 if chunked else 100
+        scheduler.add_request(feed(f"wait-{index}", prompt, output))
+    return scheduler
+
+
+def timed(scheduler) -> float:
+    from tests.engine import no_model
+
+    start = time.perf_counter()
+    output = scheduler.schedule()
+    middle = time.perf_counter()
+    answer = no_model.result(scheduler, output)
+    again = time.perf_counter()
+    scheduler.update_from_output(output, answer)
+    return time.perf_counter() - again + middle - start
+
+
+def compare(model: Path, running: int, waiting: int, chunked: bool) -> dict:
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    from chunkwise import PacedScheduler
+
+    pair = [
+        filled(build, model, running, waiting, chunked) for build in (Scheduler, PacedScheduler)
+    ]
+    assert pair[1]._post is not None
+    gc.collect()
+    gc.freeze()
+    seconds = np.zeros((BLOCKS, STEPS, 2))
+    for block in range(BLOCKS):
+        for step in range(STEPS):
+            for who in (0, 1) if (block + step) % 2 else (1, 0):
+                seconds[block, step, who] = timed(pair[who])
+    pair[1].shutdown()
+    stock, ours = np.median(seconds, axis=1).T  # [blocks]
+    extra, ratio = ours - stock, ours / stock
+    rng = np.random.default_rng(0)
+    picks = rng.integers(0, BLOCKS, (2000, BLOCKS))
+    low, high = np.quantile(np.median(extra[picks], axis=1), (0.025, 0.975))
+    low_ratio, high_ratio = np.quantile(np.median(ratio[picks], axis=1), (0.025, 0.975))
+    return {
+        "running": running,
+        "waiting": waiting,
+        "steps": "a chunk in each" if chunked else "decodes only",
+        "stock_us": float(np.median(stock)) * 1e6,
+        "extra_us": float(np.median(extra)) * 1e6,
+        "extra_us_interval": [low * 1e6, high * 1e6],
+        "share": float(np.median(ratio)) - 1,
+        "share_interval": [low_ratio - 1, high_ratio - 1],
+    }
+
+
+def beside_the_step(model: Path) -> float:
+    """Processor microseconds of the writing thread for one step's record."""
+    from chunkwise.engine.capture import CaptureFiles
+    from chunkwise.engine.exporter import Exporter
+    from chunkwise.observed import Chunk, Header, Step
+
+    header = Header("cost", "cost", time.time(), itl=0.05)
+    parts = [CaptureFiles(Path(os.environ["CHUNKWISE_DIR"]), header), Exporter(header)]
+    count = 5_000
+    start = time.thread_time()
+    for number in range(count):
+        step = Step(number, number / 50, 0.02, (Chunk(number, 512, 1024),), 256, 256, 300_000)
+        for part in parts:
+            part.take(step)
+        if number % 25 == 24:
+            for part in parts:
+                part.flush(0)
+    spent = time.thread_time() - start
+    for part in parts:
+        part.close()
+    return spent / count * 1e6
+
+
+def main() -> None:
+    from chunkwise.lab.models import timing_model
+
+    model = timing_model("30m")
+    rows = [compare(model, *case, chunked) for case in CASES for chunked in (False, True)]
+    thread = beside_the_step(model)
+    lines = [
+        "| running | waiting | steps | vLLM alone | added by observing | of a step |",
+        "|---:|---:|---|---:|---:|---:|",
+    ]
+    for row in rows:
+        low, high = row["extra_us_interval"]
+        lines.append(
+            f"| {row['running']} | {row['waiting']:,} | {row['steps']} | {row['stock_us']:,.0f} µs "
+            f"| {row['extra_us']:.1f} µs ({low:.1f} to {high:.1f}) | {row['share']:.1%} |"
+        )
+    lines += ["", f"Beside the step, the writing thread takes {thread:.0f} µs a record."]
+    print("\n".join(lines))
+    RESULTS.joinpath("observe-overhead.md").write_text("\n".join(lines) + "\n")
+    content = {"rows": rows, "thread_us_a_record": thread}
+    RESULTS.joinpath("observe-overhead.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

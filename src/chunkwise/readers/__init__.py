@@ -1,0 +1,1 @@
+"""From what others wrote to facts: captures, logs of stock servers. No engine is imported."""
