@@ -47,7 +47,7 @@ def test_limit_reads_the_first_ones() -> None:
     ("columns", "words"),
     [
         ({"prompt_tokens": [1]}, "how many tokens"),
-        ({"prompt_tokens": [1], "output_tokens": [None]}, "lacks the output length"),
+        ({"prompt_tokens": [1, 1], "output_tokens": [1, None]}, "lacks the output length"),
         (
             {"prompt_tokens": [1, 1], "output_tokens": [1, 1], "arrival_s": [2.0, 1.0]},
             "order of arrival",

@@ -6,7 +6,7 @@ sorting tokens by request is one pass of numpy at the end.
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -37,6 +37,16 @@ class Steps:
         table = np.asarray(rows, dtype=np.float64).reshape(-1, 10).T
         start, end, kv_use, *counts = table
         return cls(start, end, kv_use, *(column.astype(np.int64) for column in counts))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Steps]") -> "Steps":
+        """Put several engines' steps into one table, in order of time."""
+        order = np.argsort(np.concatenate([part.start for part in parts]), kind="stable")
+        columns = (
+            np.concatenate([getattr(part, field.name) for part in parts])[order]
+            for field in fields(cls)
+        )
+        return cls(*columns)
 
     def __len__(self) -> int:
         return len(self.start)
