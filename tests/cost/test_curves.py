@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkwise.cost.curves import Curve, CurveSum
+from chunkwise.cost.curves import Curve, CurveSum, levelled
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 10**6), st.floats(0, 1)), min_size=2, unique_by=lambda point: point[0]
@@ -33,3 +33,11 @@ def test_a_sum_of_curves_is_recovered() -> None:
     fitted = CurveSum.fit(sums, truth, 1 / truth, ((0, 200), (0, 1e5)))
     near = np.array([fitted(*pair) for pair in sums])
     assert np.abs(near / truth - 1).max() < 1e-6
+
+
+def test_a_lone_peak_does_not_lift_what_follows() -> None:
+    found = levelled([14.0, 9.1, 9.7, 9.4, 10.0, 8.9, 11.2])
+    assert found == sorted(found)
+    assert max(found[:6]) < 10.5
+    assert found[-1] == 11.2
+    assert levelled([1.0, 2.0, 2.0, 5.0]) == [1.0, 2.0, 2.0, 5.0]

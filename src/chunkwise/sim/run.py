@@ -1,0 +1,250 @@
+"""The simulator: vLLM decides each step, the cost source says how long it takes.
+
+The loop is that of vLLM's engine core: take in what has arrived, schedule; with
+fewer batches in flight than the engine keeps (two if scheduling is async, else
+one) schedule again; else wait for the oldest one's end, which is when its tokens
+are seen. Invariant: the clock never goes back, the device works on one batch at
+a time in the order of scheduling, and the same input gives the same result.
+"""
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from chunkwise.cost.step import StepCost, StepShape
+from chunkwise.engine.bare_scheduler import BareScheduler, Batch
+from chunkwise.engine.virtual_time import VirtualTime, seen_by
+from chunkwise.errors import EngineTrouble, UserMistake
+from chunkwise.settings import Settings
+from chunkwise.sim.record import Recorder, Simulation
+from chunkwise.sim.sources import ClosedLoop, OpenLoop, Source, Users
+from chunkwise.sim.traffic import Traffic
+
+DEFAULT_BLOCK = 16
+# A scheduler may pause on purpose; one that does nothing this often in a row is stuck.
+PAUSE = 0.001
+MOST_PAUSES = 1000
+TELL_EVERY = 512  # steps
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What serves: the price of its steps, and the KV cache it has room for."""
+
+    cost: StepCost
+    kv_tokens: int
+    max_model_len: int
+    request_latency: float = 0.0
+    """Seconds from a client's sending to the scheduler: network, HTTP, tokenizer."""
+
+
+def simulate(
+    traffic: Traffic,
+    settings: Settings,
+    machine: Machine,
+    users: Users | None = None,
+    scheduler_cls: str | None = None,
+    seed: int = 0,
+    tell: Callable[[float], None] | None = None,
+) -> Simulation:
+    """Serve the traffic on one engine. Usage: `simulate(traffic, Settings(), machine).measured`.
+
+    Without users requests come at their own times; where they have none, all at once.
+    """
+    if not len(traffic):
+        raise UserMistake("There are no requests: there is nothing to simulate.")
+    scheduler, longest = _scheduler(settings, machine, scheduler_cls)
+    refused = _refuse(traffic, longest)
+    source: Source
+    if users is not None:
+        source = ClosedLoop(len(traffic), users, machine.request_latency, seed)
+    else:
+        arrival = np.zeros(len(traffic)) if traffic.arrival is None else traffic.arrival
+        source = OpenLoop(arrival, machine.request_latency)
+    engine = _Engine(scheduler, machine, traffic, source, refused, longest)
+    with seen_by(scheduler.scheduler, engine.clock):
+        engine.run(tell)
+    return engine.recorder.simulation(traffic, refused, ())
+
+
+class _Engine:
+    def __init__(
+        self,
+        scheduler: BareScheduler,
+        machine: Machine,
+        traffic: Traffic,
+        source: Source,
+        refused: dict[int, str],
+        longest: int,
+    ):
+        self.clock = VirtualTime()
+        self.recorder = Recorder(len(traffic))
+        self._scheduler = scheduler
+        self._machine = machine
+        self._source = source
+        self._refused = refused
+        self._prompt: list[int] = traffic.prompt.tolist()
+        self._output: list[int] = np.minimum(traffic.output, longest - traffic.prompt).tolist()
+        self._shared = traffic.shared
+        self._device_free = 0.0
+        self._left = len(traffic)
+
+    def run(self, tell: Callable[[float], None] | None) -> None:
+        scheduler, clock, depth = self._scheduler, self.clock, self._scheduler.depth
+        flight: deque[tuple[Batch, float]] = deque()
+        total, pauses, steady = self._left, 0, False
+        last: Batch | None = None
+        while self._left:
+            self._take_in()
+            if steady and len(flight) == depth - 1:
+                steady = False
+                if self._glide(flight, last):
+                    continue
+            if scheduler.unfinished:
+                last = batch = scheduler.schedule()
+                if batch.shape.tokens:
+                    flight.append((batch, self._start(batch)))
+                    pauses = 0
+                    if tell is not None and not len(self.recorder.steps) % TELL_EVERY:
+                        tell(1 - self._left / total)
+                    if len(flight) < depth:
+                        continue
+                elif not any(other.shape.tokens for other, _ in flight):
+                    pauses += 1
+                    flight.append((batch, clock.now))
+                    self._pause(flight, pauses)
+                    continue
+                else:
+                    # In the queue behind what runs, as vLLM has it; it ends with that.
+                    flight.append((batch, flight[-1][1]))
+            elif not flight:
+                clock.now = max(clock.now, self._source.next())
+                continue
+            steady = self._end(*flight.popleft())
+
+    def _take_in(self) -> None:
+        while due := self._source.due(self.clock.now):  # who is refused may come again at once
+            for number, arrival in due:
+                self.recorder.arrival[number] = arrival
+                if number in self._refused:
+                    self._left -= 1
+                    self._source.ended(number, arrival)
+                    continue
+                prefix = None if self._shared is None else self._shared.of(number)
+                self._scheduler.add(
+                    number, self._prompt[number], self._output[number], prefix, arrival
+                )
+
+    def _start(self, batch: Batch) -> float:
+        start = max(self.clock.now, self._device_free)
+        end = self._device_free = start + self._machine.cost.seconds(batch.shape)
+        shape = batch.shape
+        self.recorder.cached += batch.cached
+        self.recorder.steps.append(
+            (
+                start,
+                end,
+                self._scheduler.kv_use,
+                shape.prefill_tokens,
+                shape.chunks,
+                shape.decodes,
+                shape.decode_context,
+                *self._scheduler.counts,
+                batch.preempted,
+            )
+        )
+        return end
+
+    def _end(self, batch: Batch, end: float) -> bool:
+        """Take in a batch's result; tell whether it was decoding alone, and nobody ended."""
+        clock = self.clock
+        clock.now = max(clock.now, end)
+        produced = self._scheduler.update(batch)
+        if produced.tokens:
+            self.recorder.came(produced.tokens, clock.now)
+        for number in produced.finished:
+            self._left -= 1
+            self._source.ended(number, clock.now)
+        return not produced.finished and not batch.shape.chunks and batch.shape.decodes > 0
+
+    def _glide(self, flight: deque[tuple[Batch, float]], last: Batch | None) -> bool:
+        """Take all steps at once until somebody arrives or ends, if only decoding goes on."""
+        glide = self._scheduler.glide(last)
+        most = 0 if glide is None or last is None else glide.most(last.shape.decodes)
+        if not most or glide is None:
+            return False
+        numbers = array("q", glide.names())
+        decodes, context = len(numbers), glide.contexts()
+        arrival = self._source.next()
+        shares = glide.kv_use(most)
+        now, free, taken = self.clock.now, self._device_free, 0
+        in_flight = [end for _, end in flight]
+        while taken < most and now < arrival:
+            shape = StepShape(decodes=decodes, decode_context=context)
+            start = max(now, free)
+            free = start + self._machine.cost.seconds(shape)
+            self.recorder.steps.append(
+                (start, free, shares[taken], 0, 0, decodes, context, decodes, 0, 0)
+            )
+            in_flight.append(free)
+            now = max(now, in_flight.pop(0))
+            self.recorder.came(numbers, now)
+            context += decodes
+            taken += 1
+        glide.go(taken)
+        self.clock.now, self._device_free = now, free
+        if flight:  # the same requests again: the batch stands for the one now in flight
+            flight[0] = (flight[0][0], in_flight[0])
+        return True
+
+    def _pause(self, flight: deque[tuple[Batch, float]], pauses: int) -> None:
+        """Nothing runs and nothing was scheduled: let time pass, or say that it is stuck."""
+        while flight:  # empty ones
+            self._scheduler.update(flight.popleft()[0])
+        arrival = self._source.next()
+        if pauses < MOST_PAUSES:
+            self.clock.now = min(self.clock.now + PAUSE, max(arrival, self.clock.now))
+        elif math.isfinite(arrival):
+            self.clock.now = max(arrival, self.clock.now)
+        else:
+            running, waiting = self._scheduler.counts
+            raise EngineTrouble(
+                f"The scheduler is stuck at {self.clock.now:.3f} s: {running} requests run, "
+                f"{waiting} wait, and it schedules none of them. Give more KV cache, or another "
+                f"scheduler class."
+            )
+
+
+def _scheduler(
+    settings: Settings, machine: Machine, scheduler_cls: str | None
+) -> tuple[BareScheduler, int]:
+    """Build the scheduler; return it with the longest request that it can serve."""
+    size = settings.block_size or DEFAULT_BLOCK
+    blocks = machine.kv_tokens // size
+    room = (blocks - 1) * size  # vLLM keeps a block for itself
+    if room < size:
+        raise UserMistake(
+            f"The KV cache holds {max(0, machine.kv_tokens):,} tokens, which is no room for a "
+            f"request: give more memory, more devices, or a smaller model."
+        )
+    asked = settings.max_model_len
+    if asked is not None and asked > room:
+        raise UserMistake(
+            f"max_model_len is {asked:,}, but the KV cache holds {room:,} tokens, and vLLM would "
+            f"not start: lower the first."
+        )
+    longest = min(asked or machine.max_model_len, room)
+    return BareScheduler(settings, longest, blocks, scheduler_cls), longest
+
+
+def _refuse(traffic: Traffic, longest: int) -> dict[int, str]:
+    """Return the requests that the server would answer with an error."""
+    return {
+        number: f"its prompt of {int(traffic.prompt[number]):,} tokens leaves no room in the "
+        f"{longest:,} that max_model_len and the KV cache allow"
+        for number in np.flatnonzero(traffic.prompt >= longest).tolist()
+    }
