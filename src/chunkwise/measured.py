@@ -151,6 +151,12 @@ class Measured:
         # NaN compares as False: who never got a token was not served well.
         return (self.ttft <= slo.ttft) & (self.gap_quantile(GAP_QUANTILE) <= slo.itl)
 
+    @cached_property
+    def prompt_quarter(self) -> Ints:
+        """In which quarter of the prompts each one's length is: 0 shortest, 3 longest."""
+        rank = np.argsort(np.argsort(self.prompt_tokens, kind="stable"), kind="stable")
+        return rank * 4 // max(1, len(self))
+
     # --- the whole run ---
 
     @cached_property
@@ -203,9 +209,7 @@ class Measured:
 
     def by_prompt_quartile(self) -> tuple["Measured", ...]:
         """Return the shortest quarter of the prompts to the longest, ties kept in order."""
-        rank = np.argsort(np.argsort(self.prompt_tokens, kind="stable"), kind="stable")
-        quarter = rank * 4 // max(1, len(self))
-        return tuple(self.only(quarter == number) for number in range(4))
+        return tuple(self.only(self.prompt_quarter == number) for number in range(4))
 
     # --- where each request's tokens are ---
 

@@ -77,11 +77,11 @@ def _ttft(q: float) -> Callable[[Run], float]:
 
 
 def _class_ttft(name: str, run: Run) -> float:
-    return _mean(run.measured.only(np.asarray(run.measured.classes or ()) == name).ttft)
+    return _mean(run.measured.ttft[np.asarray(run.measured.classes or ()) == name])
 
 
 def _quarter_ttft(number: int, run: Run) -> float:
-    return _mean(run.measured.by_prompt_quartile()[number].ttft)
+    return _mean(run.measured.ttft[run.measured.prompt_quarter == number])
 
 
 def _tpot(run: Run) -> float:
