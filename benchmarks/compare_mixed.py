@@ -21,7 +21,7 @@ from chunkwise.lab.models import timing_model
 RESULTS = Path(__file__).resolve().parent / "results"
 ARGS = [
     *("mixed", "--arm", "default", "--arm", "off", "--arm", "best-static"),
-    *("--rate", "0.8", "--requests", "24", "--ttft", "2s", "--itl", "100ms"),
+    *("--rate", "0.8", "--requests", "20", "--ttft", "2s", "--itl", "100ms"),
     *("--rounds", "5", "--time-limit", "20m"),
 ]
 

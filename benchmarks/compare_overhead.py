@@ -21,8 +21,8 @@ from chunkwise.lab.models import timing_model
 from chunkwise.lab.server import Server
 from chunkwise.lab.statistics import interval
 
-PAIRS = 8
-REQUESTS = 30
+PAIRS = 6
+REQUESTS = 24
 RATE = 5.0
 ARGS = "--load-format dummy --enforce-eager --max-model-len 2048 --no-enable-prefix-caching"
 MEMORY = ["--kv-cache-memory-bytes", str(2**29)]

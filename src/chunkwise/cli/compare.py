@@ -168,7 +168,7 @@ def _question(
         )
     return Question(
         command=("chunkwise", *sys.argv[1:]),
-        model=model,
+        model=str(Path(model).expanduser()),
         place=source,
         arms=arms,
         baseline=baseline or arms[0].name,

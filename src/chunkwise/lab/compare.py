@@ -62,9 +62,10 @@ def begin(question: Question, file: Path, say: Say, enough: Enough | None = None
         common = (*_for_machine(machine, question.server_args), *question.server_args)
         # On a GPU each server would need the memory of all; a CPU's waits at no cost.
         together = machine.on_cpu or all(arm.url for arm in arms)
-        load = _load(question, source.fitting(machine.context))
+        source = source.fitting(machine.context)
+        load = _load(question, source)
         with Fleet(question.model, common, together) as fleet:
-            lab = Lab(client, fleet, source.fitting(machine.context), load, say)
+            lab = Lab(client, fleet, source, load, say)
             for index, arm in enumerate(arms):
                 if arm.said == BEST_STATIC:
                     until = began + question.rule["seconds"] * SEARCH_SHARE

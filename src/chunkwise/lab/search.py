@@ -3,8 +3,8 @@
 Successive halving: all candidates play a short round, the better half plays one
 twice as long, and so on, always the same requests for all who are left. Rule,
 stated beforehand: with a promise, the largest goodput share wins; without, the
-shortest P99 gap among those whose output is within 5% of the fastest. Ties go to
-fewer stalls, then to the larger budget.
+shortest P99 gap among those whose output is within 5% of the fastest. Ties under a
+promise go to less time lost in stalls, then to the shorter P99 gap.
 """
 
 from collections.abc import Callable, Sequence
