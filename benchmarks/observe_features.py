@@ -92,8 +92,7 @@ def main() -> None:
     for name in names:
         lines.append(f"| {' | '.join(row(name))} |")
         print(lines[-1], flush=True)
-    if not sys.argv[1:]:
-        RESULTS.joinpath("observe-features.md").write_text("\n".join(lines) + "\n")
+    RESULTS.joinpath("observe-features.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from tests.engine.live import server  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
-REQUESTS, BLOCK = 500, 16
+REQUESTS, BLOCK = 500, 32
 CLIENT = """
 import sys
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -51,7 +51,7 @@ def mixed(path: Path, count: int, rate: float, seed: int) -> None:
         for _ in range(count):
             at += rng.exponential(1 / rate)
             document = rng.random() < 0.12
-            length = int(rng.integers(1_000, 3_000) if document else rng.integers(80, 320))
+            length = int(rng.integers(1_000, 3_000) if document else rng.integers(140, 360))
             first = 4 * int(rng.integers(0, 8))
             blocks = [] if document else list(range(first, first + 4))
             need = -(-length // BLOCK) - len(blocks)

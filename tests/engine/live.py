@@ -26,7 +26,8 @@ def server(folder: Path | str | None, *more: str, **environment: str) -> Iterato
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(timing_model("30m")), "--load-format", "dummy", "--seed", "0"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "m"]
-    command += ["--enforce-eager", "--max-model-len", "8192", "--max-num-seqs", "64", *more]
+    command += ["--enforce-eager", "--max-model-len", "8192", "--max-num-seqs", "64"]
+    command += ["--block-size", "32", *more]
     given = {
         **os.environ,
         "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -20,7 +20,7 @@ SECRET = "the launch code is tangerine"
 
 def test_a_live_server_under_observation(tmp_path: Path) -> None:
     folder = tmp_path / "seen"
-    prompts: list[str | list[int]] = [[7 + number] * (50 + 40 * number) for number in range(11)]
+    prompts: list[str | list[int]] = [[5] * 64 + [7 + n] * (10 + 40 * n) for n in range(11)]
     prompts.append(SECRET)
     with server(folder, CHUNKWISE_CLASSES="chat") as (url, log):
         with ThreadPoolExecutor(4) as pool:
@@ -40,7 +40,7 @@ def test_a_live_server_under_observation(tmp_path: Path) -> None:
     assert {request.name for request in requests} == {"chat"}
     assert [step.number for step in steps] == list(range(len(steps)))
     hits = re.findall(r"^vllm:prefix_cache_hits_total{[^}]*} (\S+)$", shown, re.MULTILINE)
-    assert sum(request.cached for request in requests) == sum(map(float, hits))
+    assert sum(request.cached for request in requests) == sum(map(float, hits)) > 0
 
     (file,) = folder.iterdir()
     raw = zlib.decompressobj(wbits=31).decompress(file.read_bytes())

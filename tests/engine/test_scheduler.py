@@ -309,7 +309,7 @@ def _without_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(KVCacheManager, "usage")
 
 
-def _without_field(module: str, kind: str, field: str) -> Callable[[pytest.MonkeyPatch], None]:
+def _without_field(kind: str, field: str) -> Callable[[pytest.MonkeyPatch], None]:
     def remove(monkeypatch: pytest.MonkeyPatch) -> None:
         import chunkwise.engine.compat_scheduler as ours
 
@@ -337,8 +337,8 @@ def _without_name(name: str) -> Callable[[pytest.MonkeyPatch], None]:
     ("remove", "blind"),
     [
         (_without_usage, "KV use"),
-        (_without_field("", "SchedulerOutput", "preempted_req_ids"), "preemptions"),
-        (_without_field("", "CachedRequestData", "resumed_req_ids"), "resumed requests"),
+        (_without_field("SchedulerOutput", "preempted_req_ids"), "preemptions"),
+        (_without_field("CachedRequestData", "resumed_req_ids"), "resumed requests"),
         (_without_name("block_hashes"), "prefix blocks"),
     ],
 )

@@ -44,7 +44,7 @@ class Watcher:
 
     def __init__(self, sight: Sight, put: Callable[[Any], None], classes: Iterable[str] = ()):
         self.started = clock.now()
-        self._wall_started = time.time()
+        self.wall_started = time.time()  # the same moment, in seconds since 1970
         self._sight = sight
         self._put = put
         self._classes = frozenset(classes)
@@ -53,11 +53,6 @@ class Watcher:
         self._prefilling: dict[str, Tracked] = {}
         self._victims: list[str] = []  # preempted since the last step that was noted
         self._requests = self._steps = self._last_ended = 0
-
-    @property
-    def wall_started(self) -> float:
-        """When watching began, in seconds since 1970."""
-        return self._wall_started
 
     def added(self, request: Any) -> None:
         """A request came in."""
@@ -203,7 +198,7 @@ class Watcher:
 
         return Request(
             number=tracked.number,
-            arrival=request.arrival_time - self._wall_started,
+            arrival=request.arrival_time - self.wall_started,
             prompt=request.num_prompt_tokens,
             output=request.num_output_tokens,
             cached=tracked.cached,
