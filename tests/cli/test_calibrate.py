@@ -33,6 +33,7 @@ def test_mistakes_are_sentences(chunkwise: Run, tmp_path: Path) -> None:
         (("calibrate", str(tmp_path / "none.log")), "Cannot read"),
         (("calibrate", LOG, "--itl", "soon"), "is not a duration"),
         (("calibrate", "--run", str(tmp_path / "none")), "There is no model"),
+        (("calibrate", "--run", "m", "--for", "0s"), "from 1s to 1h"),
     ):
         done = chunkwise(*arguments)
         assert done.returncode == 2, (arguments, done.stderr)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def calibrate(
     source: Path | None = typer.Argument(
         None,
-        metavar="[SOURCE]",
+        metavar="SOURCE",
         help="A capture (folder or file), or the log of a server that was started with "
         "--enable-logging-iteration-details.",
     ),
@@ -47,6 +47,8 @@ def calibrate(
 
     targets = [parse_duration(text) for text in itl]
     length = parse_duration(for_)
+    if not 1 <= length <= 3600:
+        raise UserMistake("--for takes a time from 1s to 1h; two minutes are usually enough.")
     if (source is None) == (run is None):
         raise UserMistake("Name a capture or a log, or measure with --run MODEL: one of the two.")
     if source is not None:
