@@ -8,7 +8,7 @@ from tests.cost.test_fitted import TRUTH, steps
 from chunkwise.cost.step import StepShape
 from chunkwise.engine.capture import CaptureFiles
 from chunkwise.errors import UserMistake
-from chunkwise.lab.calibrate import checked_fit, from_place, sample, with_context_of
+from chunkwise.lab.calibrate import checked_fit, from_place, from_run, sample, with_context_of
 from chunkwise.observed import Chunk, Header, Step
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
@@ -65,6 +65,15 @@ def test_a_capture_gives_all_terms(tmp_path: Path) -> None:
     assert cost.coefficients.pair == pytest.approx(TRUTH.pair, rel=0.05)
     assert cost.provenance.model == "m"
     assert not cost.unknown
+
+
+def test_steps_that_took_no_time_are_left_out() -> None:
+    engine = {"model": "m", "device": "d", "vllm": "v"}
+    taken = [[[(64 + n, 0)], n % 3, 10, 0.01 + n * 1e-4, 0.01] for n in range(80)]
+    stopped = [[[(64, 0)], 1, 10, 0.0, 0.0]]
+    steps_ = from_run([engine, {"steps": taken + stopped}])
+    assert len(steps_.timed) == 80
+    assert checked_fit(steps_).error.steps == 80
 
 
 def test_captures_of_two_models_are_not_mixed(tmp_path: Path) -> None:

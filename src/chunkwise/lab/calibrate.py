@@ -1,7 +1,8 @@
 """From a source of steps to a fitted cost: a capture, a stock server's log, or a run.
 
 Invariant: whatever the source, at most `MOST_STEPS` steps are in memory, a fair
-sample of all, and the error that is told was made on steps that the fit had not seen.
+sample of all, and the error that is told was made on steps that the fit had not
+seen (unless there are too few to set some aside).
 """
 
 import random
@@ -12,7 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from chunkwise.cost.fitted import CONTEXT_TERMS, FittedCost, TimedStep, errors, fit, quantiles
+from chunkwise.cost.fitted import (
+    CONTEXT_TERMS,
+    LEAST_STEPS,
+    FittedCost,
+    TimedStep,
+    errors,
+    fit,
+    quantiles,
+)
 from chunkwise.cost.step import Provenance, StepShape
 from chunkwise.errors import UserMistake
 from chunkwise.observed import Step
@@ -51,6 +60,7 @@ def from_run(events: Iterable[Mapping[str, Any]]) -> Steps:
         TimedStep(StepShape.of(chunks).with_decodes(decodes, context), seconds)
         for round_ in rounds
         for chunks, decodes, context, seconds, _ in round_["steps"]
+        if seconds > 0
     ]
     where = Provenance("calibration", engine["model"], engine["device"], engine=engine["vllm"])
     return Steps(timed, len(timed), where)
@@ -60,8 +70,8 @@ def checked_fit(steps: Steps) -> FittedCost:
     """Fit all steps; the errors are those of two fits, each on the other's half."""
     cost = fit(steps.timed, steps.where, steps.unknown)
     halves = (steps.timed[::2], steps.timed[1::2])
-    if min(map(len, halves)) < 100:
-        return cost
+    if min(map(len, halves)) < LEAST_STEPS:
+        return cost  # too few to set any aside: the errors are those of the fit itself
     off = [
         errors(fit(mine, steps.where, steps.unknown), other)
         for mine, other in (halves, halves[::-1])
@@ -136,6 +146,7 @@ def _from_capture(place: Path) -> Steps:
         for record in capture.records()
         if isinstance(record, Step)
         for chunks, decodes, context, seconds in (calibration(record),)
+        if seconds > 0 and (chunks or decodes)
     )
     where = Provenance(
         "calibration", header.model, header.device, header.tensor_parallel, engine=header.vllm
@@ -157,7 +168,11 @@ def _from_log(place: Path) -> Steps:
             f"logs only the time it waited: start the server with --no-async-scheduling, or "
             f"with CHUNKWISE=observe, and try again."
         )
-    timed = [_of_iteration(item) for item in found if item.index >= WARM_UP_STEPS]
+    timed = [
+        _of_iteration(item)
+        for item in found
+        if item.index >= WARM_UP_STEPS and item.seconds > 0 and (item.chunks or item.decodes)
+    ]
     where = Provenance(
         "calibration",
         log.model or place.name,

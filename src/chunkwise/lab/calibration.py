@@ -61,7 +61,6 @@ def run(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "model": model,
             "device": compat.platform_name(),
             "vllm": str(compat.installed().version),  # type: ignore[union-attr]
-            "budget": engine.resolved.budget,
         }
         bounds = _warm_up(engine, length)
         for number, round_ in enumerate(spec["rounds"]):
