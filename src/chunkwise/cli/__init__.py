@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, compare, demo, env, lm_eval, memory, observe
+from chunkwise.cli import analyze, calibrate, compare, demo, env, lm_eval, memory, observe
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command("analyze")(analyze.analyze)
 app.command("compare")(compare.compare)
+app.command("calibrate")(calibrate.calibrate)
 app.command("demo")(demo.demo)
 app.command("env")(env.env)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
