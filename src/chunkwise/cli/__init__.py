@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, demo, env, lm_eval, memory
+from chunkwise.cli import analyze, demo, env, lm_eval, memory, simulate
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("demo")(demo.demo)
 app.command("env")(env.env)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("memory")(memory.memory)
+app.command("simulate")(simulate.simulate)
 
 
 def _print_version(wanted: bool) -> None:

@@ -180,21 +180,21 @@ class _Engine:
         numbers = array("q", glide.names())
         decodes, context = len(numbers), glide.contexts()
         arrival = self._source.next()
-        shares = glide.kv_use(most)
-        now, free, taken = self.clock.now, self._device_free, 0
+        now, free = self.clock.now, self._device_free
         in_flight = [end for _, end in flight]
-        while taken < most and now < arrival:
-            shape = StepShape(decodes=decodes, decode_context=context)
+        spans = []
+        while len(spans) < most and now < arrival:
+            shape = StepShape(decodes=decodes, decode_context=context + decodes * len(spans))
             start = max(now, free)
             free = start + self._machine.cost.seconds(shape)
-            self.recorder.steps.append(
-                (start, free, shares[taken], 0, 0, decodes, context, decodes, 0, 0)
-            )
+            spans.append((start, free))
             in_flight.append(free)
             now = max(now, in_flight.pop(0))
             self.recorder.came(numbers, now)
+        taken = len(spans)
+        for (start, end), share in zip(spans, glide.kv_use(taken), strict=True):
+            self.recorder.steps.append((start, end, share, 0, 0, decodes, context, decodes, 0, 0))
             context += decodes
-            taken += 1
         glide.go(taken)
         self.clock.now, self._device_free = now, free
         if flight:  # the same requests again: the batch stands for the one now in flight
