@@ -92,7 +92,7 @@ def test_what_always_holds(case: tuple[Traffic, Settings, Machine, Users | None,
     assert (steps.running <= (chosen.max_num_seqs or 0)).all()
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
 def test_many_steps_at_once_equal_single_ones(
     case: tuple[Traffic, Settings, Machine, Users | None, int],

@@ -182,7 +182,7 @@ class _Engine:
         arrival = self._source.next()
         now, free = self.clock.now, self._device_free
         in_flight = [end for _, end in flight]
-        spans = []
+        spans: list[tuple[float, float]] = []
         while len(spans) < most and now < arrival:
             shape = StepShape(decodes=decodes, decode_context=context + decodes * len(spans))
             start = max(now, free)
