@@ -54,6 +54,7 @@ def test_facts(simulation: Simulation) -> None:
     assert content["gap"]["p50"] == 0.25
     assert content["goodput_share"] == pytest.approx(1 / 3)
     assert content["preemptions"] == 1
+    assert content["notes"] == ["noted"]
     kinds = content["steps"]["kinds"]
     assert {name: kind["steps"] for name, kind in kinds.items()} == {
         "decode only": 1,

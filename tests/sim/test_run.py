@@ -167,6 +167,18 @@ def equal_start(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
+def test_steps_beyond_what_was_measured_are_a_note(machine: Machine) -> None:
+    one = Traffic(np.array([250]), np.array([4]))
+    assert "25.0% of steps are larger" in simulate(one, SMALL, machine).notes[0]
+    assert not simulate(Traffic(np.array([150]), np.array([4])), SMALL, machine).notes
+
+
+def test_the_plug_in_runs_unchanged(machine: Machine) -> None:
+    traffic = Traffic.made(500, 40, 30, 0.5).at_rate(30.0)
+    found = simulate(traffic, SMALL, machine, scheduler_cls="chunkwise.PacedScheduler")
+    assert (found.measured.token_counts == traffic.output).all()
+
+
 def test_a_stuck_scheduler_ends_in_a_sentence(machine: Machine) -> None:
     traffic = Traffic.made(500, 40, 10)
     with pytest.raises(EngineTrouble, match=r"stuck at .* requests run"):

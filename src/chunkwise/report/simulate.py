@@ -71,7 +71,8 @@ def show(content: Mapping[str, Any]) -> None:
         )
     for item in content["refused"]:
         print_lines([f"{item['requests']:,} refused: {item['reason']}."])
-    print_lines(["", f"Step costs: {machine['source']}. " + "; ".join(machine["notes"]) + "."])
+    notes = "; ".join([*machine["notes"], *content["notes"]])
+    print_lines(["", f"Step costs: {machine['source']}. {notes}."])
 
 
 def _time(seconds: float | None) -> str:

@@ -57,6 +57,7 @@ def facts(simulation: Simulation, machine: Mapping[str, Any], slo: Slo | None) -
                 for number, name in enumerate(KINDS)
             },
         },
+        "notes": list(simulation.notes),
         "machine": dict(machine),
     }
 

@@ -40,7 +40,7 @@ def page(simulation: Simulation, content: Mapping[str, Any]) -> str:
         for key, name in ROWS.items()
     ]
     shown = min(len(simulation.steps), MOST_STEPS)
-    notes = "; ".join(machine["notes"])
+    notes = "; ".join([*machine["notes"], *content["notes"]])
     parts = [
         "<h1>A simulated run</h1>",
         f"<p>{escape(told)}</p>",
