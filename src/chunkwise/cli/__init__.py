@@ -10,7 +10,7 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, demo, env, lm_eval, memory, simulate
+from chunkwise.cli import analyze, calibrate, demo, env, lm_eval, memory, simulate
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("analyze")(analyze.analyze)
+app.command("calibrate")(calibrate.calibrate)
 app.command("demo")(demo.demo)
 app.command("env")(env.env)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)

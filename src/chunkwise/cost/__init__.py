@@ -1,1 +1,1 @@
-"""What a step costs, in bytes: arithmetic on a model's shape, with the base install alone."""
+"""What a step costs, in seconds and in bytes: arithmetic that the base install can do alone."""

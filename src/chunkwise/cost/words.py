@@ -10,7 +10,6 @@ from typing import Any
 from chunkwise.cost.fitted import CONTEXT_TERMS, FittedCost
 from chunkwise.cost.step import StepShape
 
-TARGETS = (0.025, 0.050, 0.100, 0.200)
 CONTEXTS = (0, 4096, 32_768)
 MOST_TOKENS = 16_384
 

@@ -223,6 +223,13 @@ def platform_name() -> str:
     return str(current_platform.get_device_name())
 
 
+def limit_steps(scheduler: Any, budget: int, longest_chunk: int) -> None:
+    """Lower what the next steps of a scheduler may carry; it reads both at every step."""
+    most = scheduler.scheduler_config.max_num_batched_tokens
+    scheduler.max_num_scheduled_tokens = max(1, min(budget, most))
+    scheduler.scheduler_config.long_prefill_token_threshold = longest_chunk
+
+
 def stock_scheduler(vllm_config: Any) -> type:
     """Return the scheduler class that vLLM would take for this configuration."""
     if getattr(vllm_config, "diffusion_config", None) is not None:

@@ -54,6 +54,12 @@ class Stepper:
         self._engine.add_request(request_id, {"prompt_token_ids": list(token_ids)}, params)
         return arrival
 
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """End requests, finished or not."""
+        self._engine.abort_request(list(request_ids))
+        for request_id in request_ids:
+            self._sent.pop(request_id, None)
+
     def step(self) -> list[Token]:
         """Let the engine do one step and return the tokens that came out of it."""
         outputs = self._engine.step()
@@ -79,6 +85,16 @@ class Stepper:
     def steps(self) -> list[recorder.Step]:
         """All steps so far that carried at least one token."""
         return list(self._scheduler.steps)
+
+    @property
+    def timed_steps(self) -> list[tuple[recorder.Step, float, float]]:
+        """All steps so far whose end was seen: from schedule to output, on the clock and in CPU."""
+        seen = self._scheduler
+        return list(zip(seen.steps, seen.seconds, seen.cpu_seconds, strict=False))
+
+    def limit_steps(self, budget: int, longest_chunk: int = 0) -> None:
+        """Let the next steps carry at most so many tokens, and so many of one prompt (0: any)."""
+        compat.limit_steps(self._scheduler, budget, longest_chunk)
 
     def close(self) -> None:
         """Free the model and its KV cache."""
