@@ -340,18 +340,29 @@ for line in sys.stdin:
 """
 
 
-def estimate_all(python: str) -> None:
-    asked = {row.id: {**row.__dict__, "model": NAMES.get(row.model, row.model)} for row in rows()}
-    lines = "\n".join(json.dumps(item) for item in asked.values())
-    done = subprocess.run(
-        [python, "-c", ASK], input=lines, capture_output=True, text=True, check=False
-    )
-    ESTIMATES.unlink(missing_ok=True)
-    for line in done.stdout.splitlines():
-        if line.startswith("@ "):
+def estimate_all(python: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    known = kept(ESTIMATES)
+    asked = [
+        {**row.__dict__, "model": NAMES.get(row.model, row.model)}
+        for row in sorted(rows(), key=lambda row: (row.concurrency, row.osl))
+        if (row.id, 1.0) not in known
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([python, "-c", ASK], stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for item in asked:
+            if time.monotonic() > end:
+                break
+            child.stdin.write(json.dumps(item) + "\n")
+            child.stdin.flush()
+            while not (line := child.stdout.readline()).startswith("@ "):
+                assert line
             name, ttft, tpot = json.loads(line[2:])
             value = (float("nan"), float("nan")) if ttft is None else (ttft / 1000, tpot / 1000)
             keep(ESTIMATES, (name, 1.0), value)
+        child.stdin.close()
 
 
 def main() -> None:
@@ -364,13 +375,13 @@ def main() -> None:
     ask.add_argument("--only", default="", help="rows whose id contains this")
     chosen = ask.parse_args()
     if chosen.estimates:
-        estimate_all(chosen.estimates)
+        estimate_all(chosen.estimates, 60 * chosen.minutes)
     elif not chosen.table:
         todo = [row for row in rows(chosen.moe) if chosen.only in row.id]
         todo.sort(key=lambda row: row.concurrency * row.osl)
         plan = [(row, 1.0) for row in todo]
         if not chosen.moe:
-            plan = [(row, f) for row in tuning(todo) for f in FACTORS] + plan
+            plan += [(row, f) for row in tuning(todo) for f in FACTORS]
             plan += [
                 (row, best[row.system, half(row)])
                 for best in [best_factors(rows(), kept(RUNS))]

@@ -21,7 +21,7 @@ class LinearCost:
         return 0.002 + work + 1e-5 * shape.decodes + 1e-9 * shape.decode_context
 
     def covers(self, shape: StepShape) -> bool:
-        return True
+        return shape.prefill_tokens <= 200
 
     def largest_chunk(self, shape: StepShape, allowance: float, context: int, at_most: int) -> int:
         return search_largest_chunk(self.seconds, shape, allowance, context, at_most)

@@ -92,7 +92,7 @@ def test_what_always_holds(case: tuple[Traffic, Settings, Machine, Users | None,
     assert (steps.running <= (chosen.max_num_seqs or 0)).all()
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
 def test_many_steps_at_once_equal_single_ones(
     case: tuple[Traffic, Settings, Machine, Users | None, int],
@@ -165,6 +165,18 @@ def test_shared_prefixes_hit_as_with_token_ids(machine: Machine) -> None:
 def equal_start(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def test_steps_beyond_what_was_measured_are_a_note(machine: Machine) -> None:
+    one = Traffic(np.array([250]), np.array([4]))
+    assert "25.0% of steps are larger" in simulate(one, SMALL, machine).notes[0]
+    assert not simulate(Traffic(np.array([150]), np.array([4])), SMALL, machine).notes
+
+
+def test_the_plug_in_runs_unchanged(machine: Machine) -> None:
+    traffic = Traffic.made(500, 40, 30, 0.5).at_rate(30.0)
+    found = simulate(traffic, SMALL, machine, scheduler_cls="chunkwise.PacedScheduler")
+    assert (found.measured.token_counts == traffic.output).all()
 
 
 def test_a_stuck_scheduler_ends_in_a_sentence(machine: Machine) -> None:

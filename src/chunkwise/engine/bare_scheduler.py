@@ -3,10 +3,9 @@
 Each step's output is made up (a token for every request whose prompt is done),
 everything else is what vLLM does at this version: order, chunks, prefix cache,
 preemption. Invariant: the scheduler's public calls only (`add_request`,
-`schedule`, `update_from_output`), in the engine's own order,
-so that any scheduler class named by its dotted path runs here unchanged. What
-we add to a step costs the scheduler's own order of time or less: the running
-requests are never walked in Python but for the tokens that came out.
+`schedule`, `update_from_output`), in the engine's own order, so that any
+scheduler class named by its dotted path runs here unchanged. Beside them a step
+costs little: requests that decode are walked once, for the tokens that came out.
 """
 
 from dataclasses import dataclass
@@ -93,7 +92,6 @@ class BareScheduler:
         output: int,
         prefix: Prefix | None = None,
         arrival: float = 0.0,
-        priority: int = 0,
     ) -> None:
         """Queue a request. `prefix` names what it shares with others, as far as known."""
         name = str(number)
@@ -105,7 +103,6 @@ class BareScheduler:
             sampling_params=self._params,
             pooling_params=None,
             arrival_time=arrival,
-            priority=priority,
             block_hasher=self._hashes,
         )
         request.max_tokens = output

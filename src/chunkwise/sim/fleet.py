@@ -23,6 +23,7 @@ from chunkwise.sim.run import Machine, simulate
 from chunkwise.sim.sources import Users
 from chunkwise.sim.traffic import Traffic
 
+MOST_NOTES = 5
 TYPICAL_BATCH = 16  # decodes beside which a router expects an answer to be made
 
 
@@ -110,7 +111,8 @@ def merged(traffic: Traffic, fleet: list[Replica]) -> Simulation:
         for replica in fleet
         for number, reason in replica.simulation.refused.items()
     }
-    return Simulation(measured, Steps.joined([sim.steps for sim in sims]), cached, refused)
+    notes = tuple(dict.fromkeys(note for sim in sims for note in sim.notes))[:MOST_NOTES]
+    return Simulation(measured, Steps.joined([sim.steps for sim in sims]), cached, refused, notes)
 
 
 def _run(task: _Task) -> Replica:

@@ -68,7 +68,7 @@ def simulate(
     engine = _Engine(scheduler, machine, traffic, source, refused, longest)
     with seen_by(scheduler.scheduler, engine.clock):
         engine.run(tell)
-    return engine.recorder.simulation(traffic, refused, ())
+    return engine.recorder.simulation(traffic, refused, engine.notes())
 
 
 class _Engine:
@@ -92,6 +92,14 @@ class _Engine:
         self._shared = traffic.shared
         self._device_free = 0.0
         self._left = len(traffic)
+        self._beyond = 0  # steps larger than the cost source has seen
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what to keep in mind with the result."""
+        if not self._beyond:
+            return ()
+        share = self._beyond / len(self.recorder.steps)
+        return (f"{share:.1%} of steps are larger than what their cost was measured on",)
 
     def run(self, tell: Callable[[float], None] | None) -> None:
         scheduler, clock, depth = self._scheduler, self.clock, self._scheduler.depth
@@ -141,8 +149,9 @@ class _Engine:
 
     def _start(self, batch: Batch) -> float:
         start = max(self.clock.now, self._device_free)
-        end = self._device_free = start + self._machine.cost.seconds(batch.shape)
-        shape = batch.shape
+        shape, cost = batch.shape, self._machine.cost
+        end = self._device_free = start + cost.seconds(shape)
+        self._beyond += not cost.covers(shape)
         self.recorder.cached += batch.cached
         self.recorder.steps.append(
             (
@@ -180,21 +189,22 @@ class _Engine:
         numbers = array("q", glide.names())
         decodes, context = len(numbers), glide.contexts()
         arrival = self._source.next()
-        shares = glide.kv_use(most)
-        now, free, taken = self.clock.now, self._device_free, 0
+        now, free, cost = self.clock.now, self._device_free, self._machine.cost
         in_flight = [end for _, end in flight]
-        while taken < most and now < arrival:
-            shape = StepShape(decodes=decodes, decode_context=context)
+        spans: list[tuple[float, float]] = []
+        while len(spans) < most and now < arrival:
+            shape = StepShape(decodes=decodes, decode_context=context + decodes * len(spans))
             start = max(now, free)
-            free = start + self._machine.cost.seconds(shape)
-            self.recorder.steps.append(
-                (start, free, shares[taken], 0, 0, decodes, context, decodes, 0, 0)
-            )
+            free = start + cost.seconds(shape)
+            self._beyond += not cost.covers(shape)
+            spans.append((start, free))
             in_flight.append(free)
             now = max(now, in_flight.pop(0))
             self.recorder.came(numbers, now)
+        taken = len(spans)
+        for (start, end), share in zip(spans, glide.kv_use(taken), strict=True):
+            self.recorder.steps.append((start, end, share, 0, 0, decodes, context, decodes, 0, 0))
             context += decodes
-            taken += 1
         glide.go(taken)
         self.clock.now, self._device_free = now, free
         if flight:  # the same requests again: the batch stands for the one now in flight
