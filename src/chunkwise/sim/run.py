@@ -253,8 +253,8 @@ def _scheduler(
 
 def _refuse(traffic: Traffic, longest: int) -> dict[int, str]:
     """Return the requests that the server would answer with an error."""
-    return {
-        number: f"its prompt of {int(traffic.prompt[number]):,} tokens leaves no room in the "
-        f"{longest:,} that max_model_len and the KV cache allow"
-        for number in np.flatnonzero(traffic.prompt >= longest).tolist()
-    }
+    reason = (
+        f"the prompt leaves no room in the {longest:,} tokens that max_model_len and the KV cache "
+        f"allow"
+    )
+    return dict.fromkeys(np.flatnonzero(traffic.prompt >= longest).tolist(), reason)
