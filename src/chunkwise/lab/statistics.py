@@ -282,8 +282,8 @@ def _verdict(effect: Effect, rule: Mapping[str, Any]) -> Verdict:
     # differ for good, and then no number of rounds makes that a small difference.
     if effect.corrected_p < 1 - CONFIDENCE and nearest > effect.floor:
         return "better" if (effect.estimate > 0) == effect.metric.higher_is_better else "worse"
-    shows_nothing = nearest <= 0 or farthest <= effect.floor
-    return "alike" if shows_nothing and effect.half_width <= rule["precision"] else "unclear"
+    # "No difference" is a claim too: all that the interval allows is too small to matter.
+    return "alike" if farthest <= rule["precision"] else "unclear"
 
 
 # --- how the runs went ---
