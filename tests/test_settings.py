@@ -67,7 +67,11 @@ def test_each_mistake_is_a_sentence(values: dict[str, Any], words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@given(st.dictionaries(st.text(max_size=20), st.recursive(st.none() | st.text(), st.lists)))
+@given(
+    st.dictionaries(
+        st.text(max_size=20), st.recursive(st.none() | st.text(), st.lists, max_leaves=5)
+    )
+)
 def test_garbage_never_escapes_as_another_error(values: dict[str, Any]) -> None:
     if values:
         with pytest.raises(UserMistake) as caught:

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.conftest import Run
 
 LOG = str(Path(__file__).parent.parent / "data" / "logs" / "iterations_0.24.log")
@@ -26,6 +27,7 @@ def test_a_log_in_words(chunkwise: Run, tmp_path: Path) -> None:
     assert "What context costs is unknown here" in said
 
 
+@pytest.mark.slow
 def test_mistakes_are_sentences(chunkwise: Run, tmp_path: Path) -> None:
     for arguments, said in (
         (("calibrate",), "one of the two"),

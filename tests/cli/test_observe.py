@@ -1,8 +1,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.captures import life, write
 from tests.conftest import Run
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_table_a_page_and_json(chunkwise: Run, tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from chunkwise.cost.shape import read_shape
 from chunkwise.cost.step import StepShape
 from chunkwise.errors import EngineTrouble, UserMistake
 
-pytestmark = pytest.mark.filterwarnings("ignore:::(?!chunkwise|tests)")
+pytestmark = [
+    pytest.mark.slow,  # loads measured tables
+    pytest.mark.filterwarnings("ignore:::(?!chunkwise|tests)"),
+]
 
 CASES = (
     ("Qwen/Qwen3-8B", "h100_sxm", 1),

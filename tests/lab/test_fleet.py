@@ -21,6 +21,8 @@ from chunkwise.lab.rounds import Lab
 from chunkwise.lab.source import open_source
 from chunkwise.measured import Measured
 
+pytestmark = pytest.mark.slow
+
 LOAD = {"requests": 4, "rate": 2.0, "users": None, "seed": 0}
 ARMS = {"a": parse("a=--max-num-seqs 8"), "b": parse("b=--max-num-seqs 9")}
 ASKED = {

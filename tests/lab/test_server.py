@@ -13,6 +13,8 @@ from chunkwise.lab.server import Given, Server
 
 from .test_child import gone
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:

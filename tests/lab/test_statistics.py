@@ -177,6 +177,7 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         assert np.mean([low <= 0 <= high for low, high in ends]) >= 0.91
 
 
+@pytest.mark.slow
 def test_recorded_servers_equal_and_slower() -> None:
     """A smaller form of benchmarks/compare_power.py."""
     _, recorded = files.read(RECORDED)

@@ -14,6 +14,8 @@ from chunkwise.settings import Settings
 from chunkwise.sim.machine import calibrated, gpu_defaults, on_gpu
 from chunkwise.sizes import GIB
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def calibration(tmp_path: Path) -> Path:

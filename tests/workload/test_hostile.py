@@ -122,6 +122,7 @@ def test_a_sentence_in_bounded_memory_and_time(
     assert SAID.get(name, "") in said[-1]
 
 
+@pytest.mark.slow
 def test_a_template_that_loops_ends(tmp_path: Path, model: Path, data: Path) -> None:
     mean = looping_model(tmp_path / "mean", model)
     command = [sys.executable, "-m", "chunkwise", "analyze", str(data / "openai_batch.jsonl")]
