@@ -26,7 +26,8 @@ WHY_FUSED = (
 RUNNER_BYTES_A_TOKEN = 28
 # What a process of vLLM's CPU build holds beside the model: libraries, and what its allocator
 # keeps. Read from /proc at the moment the pool is sized (0.32): 900 MiB to 1,025 MiB, from start
-# to start of one model too (benchmarks/memory.py).
+# to start of one model too. Chosen on the models of benchmarks/memory.py; for others the pool
+# comes out up to 5% too large (benchmarks/memory_held_out.py).
 CPU_PROCESS_BYTES = 960 * 2**20
 
 
