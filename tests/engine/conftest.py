@@ -1,4 +1,4 @@
-"""One engine for a session: starting one costs more than most tests."""
+"""One engine for a module: vLLM keeps state per process, so one engine's end is every engine's."""
 
 import logging
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from chunkwise.engine.stepper import Stepper
 from chunkwise.settings import Settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def small_budget_engine(smollm2: Path) -> Iterator[Stepper]:
     """SmolLM2 in float32 with a budget of 256 and a cap of 64, stepped in this process."""
     with pytest.MonkeyPatch.context() as patch:
