@@ -21,7 +21,7 @@ from chunkwise.lab.models import timing_model
 from chunkwise.lab.server import Server
 from chunkwise.lab.statistics import interval
 
-PAIRS = 6
+PAIRS = 16
 REQUESTS = 24
 RATE = 5.0
 ARGS = "--load-format dummy --enforce-eager --max-model-len 2048 --no-enable-prefix-caching"

@@ -17,13 +17,13 @@ from pathlib import Path
 from chunkwise.lab.models import timing_model
 
 HERE = Path(__file__).resolve().parent
-ROUNDS = 8
-REQUESTS = 16
+ROUNDS = 20
+REQUESTS = 100
 ARGS = [
     *("--arm", "default", "--arm", "same=--max-num-batched-tokens 2048"),
     *("--arm", "slow=--scheduler-cls slow_scheduler.Slow"),
     *("--users", "4", "--requests", str(REQUESTS), "--rounds", str(ROUNDS)),
-    *("--time-limit", "10m", "--json"),
+    *("--time-limit", "20m", "--json"),
 ]
 
 
@@ -57,7 +57,7 @@ def comparison() -> dict:
         trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
         command = [sys.executable, "-m", "chunkwise", "compare", str(trace), *ARGS]
         done = subprocess.run(
-            [*command, "--model", str(timing_model("130m")), "--out", f"{home}/runs.jsonl"],
+            [*command, "--model", str(timing_model("30m")), "--out", f"{home}/runs.jsonl"],
             check=True,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},

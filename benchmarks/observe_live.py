@@ -20,12 +20,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import numpy as np
-import polars as pl
 
+from chunkwise.lab.load import Client
 from chunkwise.lab.models import timing_model
+from chunkwise.lab.source import open_source
 from chunkwise.observed import Request, Step
 from chunkwise.readers.capture import Capture, captures, runs
-from chunkwise.workload.captured import captured
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -110,7 +110,7 @@ def off(sent: list[float], seen: list[float]) -> np.ndarray:
 
 def exact() -> dict:
     home = Path(tempfile.mkdtemp(prefix="chunkwise-live-"))
-    trace, again = home / "trace.jsonl", home / "again.jsonl"
+    trace = home / "trace.jsonl"
     mixed(trace, REQUESTS, rate=4.0, seed=1)
     with server(home / "seen") as (url, _):
         said = play(url, trace, REQUESTS)
@@ -146,31 +146,28 @@ def exact() -> dict:
             sum(request.prompt - request.cached for request in requests),
         ],
     }
-    # The capture as a trace of its own, through the same client.
-    workload = captured(run)
-    frame = pl.concat(workload.batches()).head(200)
-    with again.open("w") as file:
-        for row in frame.iter_rows(named=True):
-            blocks = [block % 2**40 for block in row["prefix_blocks"]]
-            filler = list(range(10**15, 10**15 + 1 + row["prompt_tokens"] // BLOCK - len(blocks)))
-            line = {"timestamp": row["arrival_s"], "input_length": row["prompt_tokens"]}
-            line |= {"output_length": row["output_tokens"], "hash_ids": [*blocks, *filler]}
-            file.write(json.dumps(line) + "\n")
-    with server(home / "replayed") as (url, _):
-        play(url, again, len(frame))
+    # The capture as a source of the lab's, sent again by the lab's client.
+    source = open_source(str(home / "seen"), str(timing_model("30m")))
+    asked_again = source.round(REQUESTS, 0, rate=None, users=None)
+    with (
+        server(home / "replayed") as (url, _),
+        Client(str(timing_model("30m")), 8192) as client,
+    ):
+        client.start(lambda text, done: None)
+        client.play(url, "m", asked_again, salt="again", block_size=source.block_size)
+        time.sleep(2)
     (run,) = runs(captures(home / "replayed"))
     _, replayed = parts(run[0])
-    drift = np.abs(off(frame["arrival_s"].to_list(), [request.arrival for request in replayed]))
+    sent = [one.at for one in asked_again]
+    drift = np.abs(off(sent, [request.arrival for request in replayed]))
     found["replay"] = {
         "requests": len(replayed),
         "arrivals_ms": {
             q: float(np.quantile(drift, float(q))) for q in ("0.5", "0.95", "0.99", "1")
         },
-        "lengths_equal": sorted(frame["prompt_tokens"]) == sorted(r.prompt for r in replayed),
-        "cached_share": [
-            sum(r.cached for r in requests[:200]) / sum(r.prompt for r in requests[:200]),
-            sum(r.cached for r in replayed) / sum(r.prompt for r in replayed),
-        ],
+        "lengths_equal": sorted((one.prompt_tokens, one.output_tokens) for one in asked_again)
+        == sorted((r.prompt, r.output) for r in replayed),
+        "cached_tokens": [sum(one.cached for one in requests), sum(r.cached for r in replayed)],
     }
     shown = subprocess.run(
         [sys.executable, "-m", "chunkwise", "observe", "seen"],

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.captures import request, write
 
 from chunkwise.errors import UserMistake
 from chunkwise.lab.source import Source, fingerprint, mixed, open_source
@@ -74,14 +75,26 @@ def test_text_is_sent_as_it_is(tmp_path: Path, smollm2: Path) -> None:
     assert not source.timed
     drawn = source.round(10, 0, rate=1.0, users=None)
     assert len({request.parts for request in drawn}) == 10
-    for request in drawn:
-        assert request.parts is not None
-        assert request.parts[0] in prompts
-        assert request.prompt_tokens >= len(request.parts[0].split())
-        assert request.blocks == ()
-        assert request.output_tokens == 128
+    for one in drawn:
+        assert one.parts is not None
+        assert one.parts[0] in prompts
+        assert one.prompt_tokens >= len(one.parts[0].split())
+        assert one.blocks == ()
+        assert one.output_tokens == 128
 
 
 def test_no_such_file() -> None:
     with pytest.raises(UserMistake, match="or `mixed`"):
         open_source("nowhere.jsonl", "none")
+
+
+def test_a_capture_is_sent_again_as_it_came(tmp_path: Path) -> None:
+    ended = [request(1, 5.5), request(0, 5.0, prompt=40, blocks=bytes(16)), request(2, 6.25)]
+    write(tmp_path, ended)
+    source = open_source(str(tmp_path), "none")
+    assert source.timed
+    sent = source.round(3, 0, rate=None, users=None)
+    assert [one.at for one in sent] == [0.0, 0.5, 1.25]
+    assert [one.prompt_tokens for one in sent] == [40, 100, 100]
+    assert sent[1].blocks == sent[2].blocks != sent[0].blocks
+    assert sent[0].blocks == (0, 0)

@@ -8,6 +8,8 @@ from chunkwise.errors import UserMistake
 from chunkwise.readers.capture import captures, runs
 from chunkwise.workload.analysis import analyze
 from chunkwise.workload.captured import captured
+from chunkwise.workload.readers import open_file
+from chunkwise.workload.text_workload import Reading
 
 
 def test_a_capture_is_a_workload(tmp_path: Path) -> None:
@@ -43,3 +45,11 @@ def test_a_capture_without_requests(tmp_path: Path) -> None:
     write(tmp_path, [])
     with pytest.raises(UserMistake, match="let it run longer"):
         analyze([str(tmp_path)])
+
+
+def test_the_last_server_of_a_folder_is_taken(tmp_path: Path) -> None:
+    write(tmp_path, life(), "a", capture="a", run="first", started=1.0)
+    write(tmp_path, [request(0, 2.0, prompt=7)], "b", capture="b", run="second", started=9.0)
+    taken = open_file(tmp_path, "seen", Reading())
+    assert pl.concat(taken.batches())["prompt_tokens"].to_list() == [7]
+    assert any("last of 2 servers" in note for note in taken.notes)

@@ -26,8 +26,8 @@ class Preset(StrEnum):
 def compare(
     source: str | None = typer.Argument(
         None,
-        help="A trace, a file with prompts, a saved profile, or `mixed`: chat with 12% prompts of "
-        "3,000 to 7,000 tokens.",
+        help="A trace, a file with prompts, a capture, a saved profile, or `mixed`: chat with 12% "
+        "prompts of 3,000 to 7,000 tokens.",
     ),
     model: str | None = typer.Option(None, help="A model's directory or Hugging Face name."),
     arm: list[str] = typer.Option(

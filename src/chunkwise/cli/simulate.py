@@ -7,7 +7,9 @@ import typer
 
 def simulate(
     source: Path = typer.Argument(
-        ..., metavar="SOURCE", help="A trace with lengths: arrival, prompt and output tokens."
+        ...,
+        metavar="SOURCE",
+        help="A trace with lengths (arrival, prompt, output tokens), or a capture.",
     ),
     model: str = typer.Option(..., help="A model's directory, or a name such as Qwen/Qwen3-8B."),
     gpu: str | None = typer.Option(None, help="The GPU, such as h100_sxm, a100_sxm or l40s."),

@@ -17,6 +17,7 @@ import numpy as np
 
 from chunkwise.errors import UserMistake
 from chunkwise.lab.load import Request
+from chunkwise.readers.capture import is_capture
 from chunkwise.workload.layouts import DEFAULT_BLOCK
 from chunkwise.workload.measure import Measured
 from chunkwise.workload.profile import Profile, is_profile
@@ -76,15 +77,18 @@ def fingerprint(requests: Sequence[Request]) -> str:
 
 
 def open_source(place: str, model: str, columns: tuple[str, ...] | None = None) -> Source:
-    """Open what a person names: `mixed`, a trace, a file with text, or a saved profile."""
+    """Open what a person names: `mixed`, a trace, text, a capture, or a saved profile."""
     if place == MIXED:
         words = (
             f"chat with {LONG_SHARE:.0%} prompts of {SHORTEST_LONG:,} to {LONGEST_LONG:,} tokens"
         )
         return Source(words, mixed)
     path = Path(place).expanduser()
-    if not path.is_file():
-        raise UserMistake(f"There is no file at {place[:200]}: name a file, or `{MIXED}`.")
+    if not (path.is_file() or is_capture(path)):
+        raise UserMistake(
+            f"There is no file or capture at {place[:200]}: name a file, a capture's folder, or "
+            f"`{MIXED}`."
+        )
     if is_profile(path):
         profile = Profile.load(path)
         made = synthesize(profile, 1)
@@ -105,7 +109,7 @@ def open_source(place: str, model: str, columns: tuple[str, ...] | None = None) 
     if not requests:
         raise UserMistake(f"{place} holds no requests.")
     timed = "arrival_s" in workload.columns
-    words = f"{path.name} ({workload.layout}, {len(requests):,} requests read)"
+    words = f"{workload.name} ({workload.layout}, {len(requests):,} requests read)"
     return Source(words, _recorded(requests, timed), timed, workload.block_size)
 
 

@@ -6,15 +6,17 @@ order in which they came. Invariant: only columns are held, those of one run.
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from chunkwise.errors import UserMistake
 from chunkwise.observed import Request
-from chunkwise.readers.capture import Capture
+from chunkwise.readers.capture import Capture, captures, runs
 from chunkwise.workload.workload import COLUMNS, OUTPUT_KINDS, Workload
 
 _BATCH = 4_096
@@ -53,6 +55,16 @@ def captured(run: Sequence[Capture]) -> Workload:
         tuple(columns),
         tuple(notes),
     )
+
+
+def newest(place: Path) -> Workload:
+    """Return the traffic of the last server that wrote into a folder."""
+    found = runs(captures(place))
+    last = captured(found[-1])
+    if len(found) == 1:
+        return last
+    note = f"The last of {len(found)} servers that wrote into {place.name} is taken."
+    return replace(last, notes=(*last.notes, note))
 
 
 def _batches(run: Sequence[Capture], columns: list[str]) -> Iterator[pl.DataFrame]:

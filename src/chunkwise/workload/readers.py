@@ -18,7 +18,9 @@ from typing import Any
 import polars as pl
 
 from chunkwise.errors import UserMistake
+from chunkwise.readers.capture import is_capture
 from chunkwise.workload import layouts, texts
+from chunkwise.workload.captured import newest
 from chunkwise.workload.json_values import objects
 from chunkwise.workload.layouts import Layout, find_layout
 from chunkwise.workload.sniff import HEAD, Kind, sniff
@@ -63,7 +65,9 @@ def open_address(address: str, reading: Reading) -> Workload:
 
 
 def open_file(path: Path, name: str, reading: Reading) -> Workload:
-    """Open one file. Usage: `open_file(Path("log.csv"), "log.csv", Reading())`."""
+    """Open a file, or a folder with captures. Usage: `open_file(Path("a.csv"), "a", Reading())`."""
+    if is_capture(path):
+        return newest(path)
     match sniff(path):
         case Kind.parquet:
             return _table(pl.scan_parquet(path, glob=False), name, reading)
