@@ -32,7 +32,7 @@ from chunkwise.sim.run import Machine, simulate
 from chunkwise.sim.traffic import Shared, Traffic
 
 RESULT = Path(__file__).parent / "results" / "fidelity_cpu.txt"
-REPETITIONS = 4
+REPETITIONS = 3
 REQUESTS = {"30m": 80, "130m": 40}
 BLOCK = 128
 KV_BYTES = 2**30
@@ -55,7 +55,7 @@ ARGS = [
     *("--scheduler-cls", "chunkwise.PacedScheduler"),
 ]
 RATES = {"30m": {"chat": 6.0, "documents": 2.5, "prefixes": 3.0}}
-RATES["130m"] = {name: rate / 4 for name, rate in RATES["30m"].items()}
+RATES["130m"] = {name: rate / 3 for name, rate in RATES["30m"].items()}
 FLUSHED = 3.0  # seconds until the capture has all of a run
 
 
