@@ -48,6 +48,11 @@ def test_where_the_script_runs_the_script_is_run(monkeypatch: pytest.MonkeyPatch
     assert ready.command[1:6] == ("-P", "-m", "vllm.entrypoints.cli.main", "serve", "m")
 
 
+def test_the_guide_shows_the_line_that_is_printed(root: Path) -> None:
+    line = launch("my-model", itl="50ms", environment=NOTHING).plain
+    assert f"\n{line}\n" in (root / "docs" / "serve.md").read_text()
+
+
 @pytest.mark.parametrize(
     "given_host", [["--host", "0.0.0.0"], ["--host=::"], ["--hos", "x"], ["--uds", "/tmp/s"]]
 )
