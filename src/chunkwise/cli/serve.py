@@ -45,6 +45,8 @@ def serve(
     _refuse_strays(args)
     if as_json and not dry_run:
         raise UserMistake("--json goes with --dry-run: a server's output is vLLM's log.")
+    if model.startswith("~"):
+        model = str(Path(model).expanduser())
     ready = launch(model, args, itl=itl, ttft=ttft, observe=observe, settings=settings)
     refuse_missing_model(model)
     if not dry_run and compat.installed() is None:
