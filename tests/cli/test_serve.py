@@ -96,6 +96,7 @@ def test_a_dry_run_only_prints(chunkwise: Run, model: Path) -> None:
         (["MODEL", "--settings", "BAD"], "not a setting that Chunkwise takes"),
         (["MODEL/none"], "There is no model at"),
         (["MODEL", "--port", "8001"], "`--port` is no option"),
+        (["MODEL", "--api-key=s3cret"], "`--api-key` is no option"),
         (["MODEL", "--json"], "--dry-run"),
         (["MODEL", "--", "--scheduler-cls", "mine.Own"], "one scheduler"),
     ],
@@ -117,4 +118,5 @@ def test_mistakes_end_it_before_anything_is_loaded(
     )
     assert done.returncode == 2
     assert said in done.stderr
+    assert "s3cret" not in done.stderr
     assert done.stdout == "loaded\n"

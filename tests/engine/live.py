@@ -74,8 +74,9 @@ def wait_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         with contextlib.suppress(OSError), urlopen(f"{url}/health"):
             return
         if process.poll() is not None:
-            raise AssertionError(log.read_text()[-3000:])
+            break
         time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])
 
 
 def complete(url: str, prompt: str | list[int], tokens: int, **more: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import pytest
 from tests.engine.live import running, wait_healthy
 
+from chunkwise.engine.serve import launch
 from chunkwise.lab.server import free_port
 from chunkwise.readers.capture import captures
 
@@ -75,6 +76,16 @@ def servers(smollm2: Path, folder: Path) -> Iterator[tuple[Live, Live]]:
         for live in found:
             wait_healthy(live.url, live.process, live.log)
         yield found[0], found[1]
+
+
+def test_what_rays_actors_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.ray.ray_env import get_env_vars_to_copy
+
+    ready = launch("m", itl="50ms", ttft="1s", environment={"CHUNKWISE_CLASSES": "chat"})
+    for name, value in ready.environment.items():
+        monkeypatch.setenv(name, value)
+    assert len(ready.environment) == 5
+    assert get_env_vars_to_copy() >= set(ready.environment)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -156,6 +156,7 @@ def test_mistakes_are_sentences(
         ["--api-key", "-s3cret"],
         ["--port", "1", "--hf-token", "s3cret"],
         ["--hf-token=s3cret"],
+        ["--watermark-config.key", "s3cret"],
     ],
 )
 def test_no_key_is_shown(args: list[str]) -> None:

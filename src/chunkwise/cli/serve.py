@@ -68,7 +68,8 @@ def _refuse_strays(args: list[str]) -> None:
     line = sys.argv[1:]
     behind = line[line.index("--") + 1 :] if "--" in line else []
     if len(args) > len(behind):
+        stray = args[0].split("=")[0]  # what follows may be a key
         raise UserMistake(
-            f"`{args[0][:40]}` is no option of `chunkwise serve` (see --help); vLLM's own go "
+            f"`{stray[:40]}` is no option of `chunkwise serve` (see --help); vLLM's own go "
             f"behind `--`: chunkwise serve MODEL --itl 50ms -- --port 8001."
         )

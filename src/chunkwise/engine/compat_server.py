@@ -89,7 +89,7 @@ def _name(flag: str) -> str:
     """Return an argument's long name with dashes, whether it switches on or off."""
     if flag[:2] == "-O":
         return SHORT["-O"]
-    name = flag.split("=")[0]
+    name = re.split("[=.]", flag)[0]  # `--some-config.key` is part of that argument
     if not name.startswith("--"):
         return SHORT.get(name, "")
     return name.removeprefix("--").replace("_", "-").removeprefix("no-")
