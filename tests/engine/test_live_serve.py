@@ -60,10 +60,10 @@ def servers(smollm2: Path, folder: Path) -> Iterator[tuple[Live, Live]]:
         "VLLM_NO_USAGE_STATS": "1",
         "OMP_NUM_THREADS": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # Without a worker process of its own a server starts a third sooner.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "CHUNKWISE_DIR": str(folder),
     }
-    for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "CHUNKWISE", "CHUNKWISE_ITL"):
-        environment.pop(name, None)
     theirs = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(smollm2)]
     ours = [sys.executable, "-m", "chunkwise", "serve", str(smollm2), "--itl", "50ms", "--"]
     ports = [free_port(), free_port()]
@@ -133,7 +133,8 @@ def test_flags_pass_through(servers: tuple[Live, Live], folder: Path) -> None:
 
 def test_sigterm_drains_as_vllm_does(servers: tuple[Live, Live]) -> None:
     """The last of the module: it ends both."""
-    ours, theirs = map(end, servers)
+    with ThreadPoolExecutor(2) as pool:
+        ours, theirs = pool.map(end, servers)
     assert ours == theirs
     assert ours[:3] == (0, "length", TOKENS)
     assert any("mode=drain" in line for line in ours[3])
