@@ -66,6 +66,16 @@ def test_demo_says_what_is_missing(bare: Run) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_serve_says_what_is_missing_and_still_shows_the_line(bare: Run) -> None:
+    result = bare("serve", "my-model")
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert result.stderr.startswith("chunkwise: A server needs vLLM: install it with")
+    shown = bare("serve", "my-model", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert "vllm serve my-model --scheduler-cls" in shown.stdout
+
+
 def test_analyze_says_which_extra_it_needs(bare: Run, root: Path) -> None:
     result = bare("analyze", str(root / "tests" / "data" / "azure_conv_200.csv"))
     assert result.returncode == 3
@@ -82,5 +92,5 @@ def test_memory_needs_no_vllm(bare: Run, tmp_path: Path) -> None:
 
 def test_version_and_help(bare: Run) -> None:
     assert bare("--version").stdout.startswith("chunkwise 0.")
-    for command in ("analyze", "compare", "demo", "env", "lm-eval", "memory"):
+    for command in ("analyze", "compare", "demo", "env", "lm-eval", "memory", "serve"):
         assert "Example: chunkwise" in bare(command, "--help").stdout

@@ -41,21 +41,24 @@ def server(folder: Path | str | None, *more: str, **environment: str) -> Iterato
         command += ["--scheduler-cls", "chunkwise.PacedScheduler"]
         given = {"CHUNKWISE": "observe", "CHUNKWISE_ITL": "50ms", "CHUNKWISE_TTFT": "1s"} | given
         given["CHUNKWISE_DIR"] = str(folder)
+    url = f"http://127.0.0.1:{port}"
+    with running(command, given) as (process, log):
+        wait_healthy(url, process, log)
+        yield url, log
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Start a server's process; yields it and the file of its log. Nothing of it is left."""
     handle, name = tempfile.mkstemp(prefix="chunkwise-live-", suffix=".log")
-    log = Path(name)
     with os.fdopen(handle, "wb") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=out, env=given, start_new_session=True
+            command, stdout=out, stderr=out, env=environment, start_new_session=True
         )
-    url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), urlopen(f"{url}/health"):
-                break
-            if process.poll() is not None:
-                raise AssertionError(log.read_text()[-3000:])
-            time.sleep(0.5)
-        yield url, log
+        yield process, Path(name)
     finally:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -63,6 +66,17 @@ def server(folder: Path | str | None, *more: str, **environment: str) -> Iterato
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def wait_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when it answers; fail with its log when it ends instead."""
+    for _ in range(600):
+        with contextlib.suppress(OSError), urlopen(f"{url}/health"):
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])
 
 
 def complete(url: str, prompt: str | list[int], tokens: int, **more: Any) -> dict[str, Any]:

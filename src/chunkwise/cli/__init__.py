@@ -10,7 +10,18 @@ import sys
 import typer
 
 from chunkwise import __version__
-from chunkwise.cli import analyze, calibrate, compare, demo, env, lm_eval, memory, observe, simulate
+from chunkwise.cli import (
+    analyze,
+    calibrate,
+    compare,
+    demo,
+    env,
+    lm_eval,
+    memory,
+    observe,
+    serve,
+    simulate,
+)
 from chunkwise.errors import ChunkwiseError
 
 app = typer.Typer(
@@ -30,6 +41,7 @@ app.command("env")(env.env)
 app.command("lm-eval", context_settings=lm_eval.SETTINGS)(lm_eval.lm_eval)
 app.command("memory")(memory.memory)
 app.command("observe")(observe.observe)
+app.command("serve", context_settings=serve.SETTINGS)(serve.serve)
 app.command("simulate")(simulate.simulate)
 
 

@@ -49,6 +49,8 @@ def model_context(model: str) -> int:
 def refuse_missing_model(model: str) -> None:
     """Raise a sentence for a path that holds no model, before anything is started."""
     home = Path(model).expanduser()
+    if "://" in model:  # a bucket: vLLM's to find
+        return
     looks_like_path = model.startswith(("/", ".", "~")) or model.count("/") > 1
     if home.is_dir():
         if not (home / "config.json").is_file():

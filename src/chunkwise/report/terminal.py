@@ -61,6 +61,11 @@ def print_lines(lines: Sequence[str]) -> None:
         console.print(escape(line))
 
 
+def print_command(line: str) -> None:
+    """Write a line to paste into a shell: whole, however narrow the screen is."""
+    Console(highlight=False).print(escape(line), soft_wrap=True)
+
+
 def print_note(text: str) -> None:
     """Write a remark to stderr."""
     Console(stderr=True, highlight=False).print(escape(text), style="dim")
