@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chunkwise.engine.bench_client import _kind
+from chunkwise.engine.bench_client import _every, _kind
 from chunkwise.lab.load_inside import maker
 
 
@@ -62,3 +62,9 @@ def test_an_error_is_named_without_its_text() -> None:
     assert _kind("Bad Request", 0.0) == "Bad Request"
     assert _kind("", 0.5) == ""
     assert _kind("", 0.0) == "no answer"
+
+
+def test_tokens_that_came_together_have_no_gap_between_them() -> None:
+    assert _every([0.1, 0.2], 3) == [0.1, 0.2]
+    assert _every([0.1, 0.2], 5) == [0.1, 0.2, 0.0, 0.0]
+    assert _every([], 0) == []

@@ -89,12 +89,21 @@ def play(
     chosen = {name: value for name, value in wanted.items() if name in known}
     serve.freeze_gc_heap()  # as the client's own main does: no pauses for what stays anyway
     result = asyncio.run(asyncio.wait_for(serve.benchmark(**chosen), seconds))
-    columns = ("start_times", "input_lens", "ttfts", "itls", "errors")
+    columns = ("start_times", "input_lens", "output_lens", "ttfts", "itls", "errors")
     rows = zip(*(result[name] for name in columns), strict=True)
     return [
-        Outcome(sent, length, ttft, gaps, _kind(error, ttft))
-        for sent, length, ttft, gaps, error in rows
+        Outcome(sent, length, ttft, _every(gaps, made), _kind(error, ttft))
+        for sent, length, made, ttft, gaps, error in rows
     ]
+
+
+def _every(gaps: list[float], made: int) -> list[float]:
+    """Return a gap for every token after the first.
+
+    A server whose front end is busy sends two tokens in one piece, and the client times
+    pieces: what came with another token came without a gap.
+    """
+    return gaps + [0.0] * (made - 1 - len(gaps))
 
 
 def _kind(error: str, ttft: float) -> str:
