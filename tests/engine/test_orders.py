@@ -14,7 +14,7 @@ def test_unset_means_observe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "mode", "remarks"),
-    [("off", "off", 0), (" OBSERVE ", "observe", 0), ("on", "on", 1), ("yes", "off", 1)],
+    [("off", "off", 0), (" OBSERVE ", "observe", 0), ("on", "on", 0), ("yes", "off", 1)],
 )
 def test_the_switch(text: str, mode: str, remarks: int) -> None:
     orders = Orders.read({"CHUNKWISE": text})

@@ -101,7 +101,7 @@ def test_an_urgent_prompt_passes_a_long_one_that_runs() -> None:
     short = Job("short", 1, 300, deadline=1.0)
     moment = Moment(0.0, 8192, 4, 4, 4000, allowance=0.02)
     found = decide(moment, [long, short], GPU)
-    assert list(found.tokens)[0] == "short"
+    assert next(iter(found.tokens)) == "short"
     assert found.tokens["short"] == 300
 
 

@@ -68,7 +68,7 @@ def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
     slower = stretch(shape, allowance, cost) if len(jobs) > 1 else 1.0
     order, aside = relegate(jobs, moment.now, slower)
     left = moment.budget - moment.decode_tokens
-    most = min(left, moment.most) if moment.decodes and allowance != inf else left
+    most = min(left, moment.most) if moment.decodes else left
     starts = moment.starts
     oldest = moment.oldest
     if oldest is not None:

@@ -12,6 +12,7 @@ from chunkwise.cost.step import StepCost, StepShape
 SMALLEST_CHUNK = 16
 SMALLEST_CHEAPEST = 64
 TWICE = 2.0
+AS_CHEAP = 1.1
 ROOM = 1.25  # a step with one decode and a small chunk, times this, is the least target
 OWN_TIME = 3.0
 """A prompt that alone takes over a third of the first-token target gets three times its own."""
@@ -24,14 +25,18 @@ def reachable(itl: float, cost: StepCost, context: int) -> float:
 
 
 def implied(cost: StepCost, budget: int) -> float:
-    """Return the target where none was given: twice the step of the cheapest-per-token chunk."""
-    best, size, target = inf, min(SMALLEST_CHEAPEST, budget), inf
+    """Return the target where none was given: twice the step of the cheapest-per-token chunk.
+
+    Of sizes that are about as cheap, the smallest: a larger one would buy nothing.
+    """
+    size, steps = min(SMALLEST_CHEAPEST, budget), []
     while size <= budget:
-        seconds = cost.seconds(StepShape(size, 1, size * size / 2))
-        if 0 < seconds < best * size:
-            best, target = seconds / size, TWICE * seconds
+        steps.append((size, cost.seconds(StepShape(size, 1, size * size / 2))))
         size *= 2
-    return target
+    best = min(seconds / size for size, seconds in steps)
+    if best <= 0:
+        return inf
+    return next(TWICE * seconds for size, seconds in steps if seconds / size <= best * AS_CHEAP)
 
 
 def first_token(ttft: float, cost: StepCost, prompt: int) -> float:

@@ -27,6 +27,7 @@ class Window:
         self._later: list[tuple[tuple[int, float, int], Job]] = []
         self._aside: deque[Job] = deque()
         self._patient: deque[Job] = deque()
+        self.relegated = 0  # set aside for good
 
     def add(self, job: Job) -> None:
         """Take in a job that waits."""
@@ -47,6 +48,7 @@ class Window:
         for job in soon:
             if not job.resumed and not job.priority and now + job.work > job.deadline:
                 job.aside = True
+                self.relegated += 1
                 self._aside.append(job)
             else:
                 self._soon.append(job)
