@@ -1,6 +1,7 @@
 """The pacer on vLLM's real scheduler, stepped with no model and on a clock of ours."""
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from tests.engine import no_model
 from tests.engine.faults import PACING_FAULTS, boom
 
-from chunkwise.engine import clock, compat_levers, pacer
+from chunkwise.engine import clock, compat_levers, exporter, pacer, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
 from chunkwise.engine.scheduler import PacedScheduler
 from chunkwise.pacing import decision, watchdog
@@ -129,7 +130,7 @@ def test_without_a_target_mixed_steps_stay_near_the_cheapest_chunk(
     monkeypatch.delenv("CHUNKWISE_TTFT")
     paced = build()
     traffic(paced, device, 80)
-    mixed = sorted(s for s, decodes, prefill in device.steps if decodes and prefill)
+    mixed = sorted([s for s, decodes, prefill in device.steps if decodes and prefill][40:])
     sizes = [64 * 2**power for power in range(7)]
     costs = {size: 0.008 + 2.5e-5 * size + 2e-9 * size**2 for size in sizes}
     cheapest = min(sizes, key=lambda size: costs[size] / size)
@@ -299,6 +300,24 @@ def test_a_small_pool_is_not_filled_with_beginnings(build: Build, device: Device
     while paced.has_requests():
         preempted += len(device.step(paced).preempted_req_ids or ())
     assert preempted == 0
+
+
+def test_what_it_did_is_a_metric(
+    build: Build, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scribe, "PAUSE", 0.01)
+    monkeypatch.setattr(exporter, "EVERY", 0.0)
+    paced = build()
+    traffic(paced, device, 60)
+    time.sleep(0.3)
+    (file,) = tmp_path.glob("chunkwise-*/*.prom")
+    text = file.read_text()
+    assert 'chunkwise_pacing_acting{engine="0"} 1.0' in text
+    mixed = sum(paced._pacer.counts.shares)
+    assert mixed > 20
+    assert f'chunkwise_pacing_step_shares_total{{engine="0",le="+Inf"}} {mixed}.0' in text
+    assert f'chunkwise_pacing_errors_total{{engine="0",le="+Inf"}} {mixed}.0' in text
+    assert "chunkwise_pacing_decode_only_steps_total" in text
 
 
 # --- failing open ----------------------------------------------------------------

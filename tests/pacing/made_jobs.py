@@ -1,5 +1,6 @@
 """Costs and jobs for the tests of pacing."""
 
+import random
 from math import inf
 
 from hypothesis import strategies as st
@@ -33,21 +34,22 @@ costs = st.builds(
 
 @st.composite
 def jobs(draw: st.DrawFn, least: int = 0, most: int = 40) -> list[Job]:
-    """Jobs of every kind, at the moment 100."""
+    """Jobs of every kind, at the moment 100. From one number: drawing each figure is slow."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
     found = []
     for number in range(draw(st.integers(least, most))):
-        added = draw(st.floats(0, 100))
+        added = rng.uniform(0, 100)
         job = Job(
             f"r{number}",
             number,
-            left=draw(st.integers(1, 30_000)),
-            context=draw(st.integers(0, 30_000)),
-            deadline=draw(st.one_of(st.just(inf), st.floats(0.1, 200).map(added.__add__))),
+            left=int(10 ** rng.uniform(0, 4.5)),
+            context=rng.choice([0, rng.randint(0, 30_000)]),
+            deadline=rng.choice([inf, added + rng.uniform(0.1, 5), added + rng.uniform(0, 200)]),
             added=added,
-            blocks=draw(st.integers(0, 2000)),
-            priority=draw(st.sampled_from([0, 0, 0, 1, -3])),
-            started=draw(st.booleans()),
+            blocks=rng.randint(0, 2000),
+            priority=rng.choice([0, 0, 0, 1, -3]),
+            started=rng.random() < 0.5,
         )
-        job.resumed = draw(st.integers(0, 9)) == 0
+        job.resumed = rng.random() < 0.1
         found.append(job)
     return found

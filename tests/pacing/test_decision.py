@@ -120,3 +120,11 @@ def test_in_the_turn_of_one_that_does_not_fit_nobody_begins() -> None:
     assert list(decide(moment, [huge, small], GPU).tokens) == ["small"]
     moment.oldest = huge
     assert not decide(moment, [huge, small], GPU).tokens
+
+
+def test_no_lower_priority_begins_before_one_that_waits_for_room() -> None:
+    first = Job("first", 0, 900, blocks=1000, priority=0)
+    second = Job("second", 1, 100, blocks=5, priority=1)
+    begun = Job("begun", 2, 100, priority=1, started=True)
+    moment = Moment(0.0, 8192, 4, 4, 4000, allowance=0.05, free_blocks=500)
+    assert list(decide(moment, [first, second, begun], GPU).tokens) == ["begun"]

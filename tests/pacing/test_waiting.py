@@ -65,7 +65,7 @@ def test_who_cannot_be_in_time_leaves_the_window_and_keeps_its_place_in_line() -
     for _ in range(3):
         head = window.head(always, 10.0)
     assert head[0] is fresh
-    assert [job.number for job in head[1:]] == [0, 1, 2, 3]
+    assert [job.number for job in head[1:]] == list(range(LINE))
     assert window.oldest(always) is late[0]
 
 

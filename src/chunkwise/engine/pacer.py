@@ -95,7 +95,8 @@ class Pacer:
     def set_levers(self, scheduler: Any) -> None:
         """Decide the coming step and make vLLM keep to it."""
         self._plan = None
-        begun, waiting, blocked = self._prompts.look(clock.now())
+        free = self._seqs - len(scheduler.running)
+        begun, waiting, blocked = self._prompts.look(clock.now(), free > 0)
         if not begun and not waiting and not blocked:
             return
         if self._leave_alone:
@@ -245,8 +246,7 @@ class Pacer:
         plan = self._plan
         if plan is not None and self._ramp.done and plan.allowance != inf:
             plan.near = found.predicted >= NEAR * plan.allowance
-        if not found.tokens:
-            self.counts.decode_only += 1
+        self.counts.decode_only += not found.tokens and bool(found.order)
         self.counts.relegations = self._prompts.relegated
         caps = found.tokens
         for job in blocked:  # vLLM asks about them only while there is budget

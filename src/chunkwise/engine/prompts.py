@@ -24,7 +24,7 @@ MOST_BLOCKED = 4  # requests that wait for something else, shown to vLLM in a st
 
 
 class Prompts:
-    """Usage: `begun, waiting, blocked = prompts.look(now)`."""
+    """Usage: `begun, waiting, blocked = prompts.look(now, may_begin=True)`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Prompts:
         """Return the inter-token target of a request."""
         return self._itls.get(name, inf)
 
-    def look(self, now: float) -> tuple[list[Job], list[Job], list[Job]]:
+    def look(self, now: float, may_begin: bool) -> tuple[list[Job], list[Job], list[Job]]:
         """Return those who have begun, the head of those who wait, and who waits for else."""
         self._step += 1
         begun = []
@@ -82,7 +82,7 @@ class Prompts:
                 job.left = request.num_tokens - job.context
                 job.blocks = -(-request.num_tokens // size) + (-job.context // size)
                 begun.append(job)
-        if not self._jobs:
+        if not may_begin or not self._jobs:
             return begun, [], []
         waiting, blocked = [], []
         lookups = MOST_LOOKUPS if self._levers.cached is not None else 0

@@ -31,10 +31,11 @@ def fill(
     """
     given: list[tuple[Job, int]] = []
     refusals = 0
+    barrier = inf  # nobody of a lower priority begins before one that waits for room
     for job in order:
         if most <= 0 or refusals >= MOST_REFUSALS:
             break
-        if not job.started and starts <= 0:
+        if not job.started and (starts <= 0 or job.priority > barrier):
             continue
         tokens = job.left if job.left < most else most
         if 0 < largest < tokens:
@@ -45,6 +46,7 @@ def fill(
             refusals += 1
             continue
         if not room.admits(job):
+            barrier = min(barrier, job.priority)
             continue
         starts -= not job.started
         given.append((job, tokens))

@@ -16,7 +16,7 @@ from chunkwise.pacing.job import Job
 from chunkwise.pacing.relegation import by_deadline
 
 WIDTH = 32
-LINE = 4  # of those set aside, and of the patient, that a step looks at
+LINE = 16  # of those set aside, and of the patient, that a step looks at
 
 
 class Window:
