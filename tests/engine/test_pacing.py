@@ -86,6 +86,11 @@ def build(timing_30m: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         one.shutdown()
 
 
+def needs_the_cap(paced: Any) -> None:
+    if not paced._pacer._levers.cap:
+        pytest.skip("this vLLM asks nobody about a chunk's size")
+
+
 def traffic(scheduler: Any, device: Device, requests: int, seed: int = 0, **more: Any) -> None:
     """Prompts short and long, one every 80 ms or so, until all have ended."""
     feed, rng = no_model.Feed(), random.Random(seed)
@@ -143,6 +148,7 @@ def test_short_prompts_pass_a_long_one(
 ) -> None:
     monkeypatch.setenv("CHUNKWISE_TTFT", "300ms")
     paced, feed = build(), no_model.Feed()
+    needs_the_cap(paced)
     traffic(paced, device, 40)  # to learn
     paced.add_request(feed("talk", 50, 2000))
     while paced.requests["talk"].num_output_tokens < 3:
@@ -335,6 +341,8 @@ def test_our_mistakes_cost_no_request(
 
     paced = build()
     traffic(paced, device, 6)
+    if fault == "a cap":
+        needs_the_cap(paced)
     home, name = PACING_FAULTS[fault]
     monkeypatch.setattr(home, name, boom)
     if fault == "leaving":
@@ -360,7 +368,7 @@ def test_a_lever_that_is_missing(
     else:
         monkeypatch.setattr(compat_levers, f"_{lever}", gone)
     paced = build()
-    assert len(paced._pacer._levers.missing) == 1
+    assert getattr(paced._pacer._levers, lever) in (False, None)
     traffic(paced, device, 60)
     assert paced._pacer is not None
 
