@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cost.test_fitted import SHAPES, WHERE
 
-from chunkwise.cost.fitted import TERMS, FittedCost, TimedStep, fit
+from chunkwise.cost.fitted import TERMS, Coefficients, FittedCost, TimedStep, fit
 from chunkwise.cost.live import LiveCost
 from chunkwise.cost.step import StepShape
 
@@ -106,3 +106,22 @@ def test_nothing_seen_nothing_claimed() -> None:
     assert cost.error is not None
     assert cost.error.steps == 1
     assert cost.largest_chunk(StepShape(), 1.0, 0, 64) == 64
+
+
+def test_what_was_learned_can_be_kept_and_started_from() -> None:
+    rng = np.random.default_rng(2)
+    learned = LiveCost(WHERE)
+    shapes = [
+        StepShape.of([(int(rng.integers(1, 900)), int(rng.integers(0, 9000)))], [500] * int(n))
+        for n in rng.integers(0, 40, 400)
+    ]
+    truth = Coefficients(6e-3, 2e-3, 2.5e-5, 0.0, 4e-9, 4e-5, 1e-8)
+    for shape in shapes:
+        learned.update(shape, truth.seconds(shape))
+    again = LiveCost(WHERE, learned.fitted())
+    for shape in shapes[:50]:
+        assert again.seconds(shape) == pytest.approx(learned.seconds(shape))
+        assert again.seconds(shape) == pytest.approx(truth.seconds(shape), rel=0.1)
+        again.update(shape, truth.seconds(shape))
+    for shape in shapes[50:100]:
+        assert again.seconds(shape) == pytest.approx(truth.seconds(shape), rel=0.1)

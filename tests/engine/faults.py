@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chunkwise.engine import capture, exporter, scribe, watcher
+from chunkwise.engine import capture, exporter, pacer, scribe, watcher
 
 
 def boom(*args: Any, **kwargs: Any) -> Any:
@@ -23,4 +23,14 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "a statistic": (exporter.Statistics, "take"),
     "publishing": (exporter.Statistics, "settle"),
     "stopping": (scribe.Scribe, "close"),
+}
+
+PACING_FAULTS: dict[str, tuple[Any, str]] = {
+    "a new prompt": (pacer.Pacer, "added"),
+    "a decision": (pacer.Pacer, "set_levers"),
+    "a cap": (pacer.Pacer, "cap"),
+    "restoring": (pacer.Pacer, "restore"),
+    "a decided step": (pacer.Pacer, "scheduled"),
+    "a step's end": (pacer.Pacer, "ended"),
+    "leaving": (pacer.Pacer, "leave"),
 }

@@ -107,6 +107,22 @@ def result(scheduler: Any, output: Any) -> Any:
     )
 
 
+def async_result(scheduler: Any, output: Any) -> Any:
+    """One token for whoever's prompt was complete when this batch was scheduled."""
+    answer = result(scheduler, output)
+    answer.sampled_token_ids = [
+        [1] if request is not None and not _was_chunk(request, output) else []
+        for request in map(scheduler.requests.get, answer.req_ids)
+    ]
+    return answer
+
+
+def _was_chunk(request: Any, output: Any) -> bool:
+    # Tokens of later batches are counted as computed already: take them off.
+    later = request.num_in_flight_tokens - output.num_scheduled_tokens[request.request_id]
+    return request.num_computed_tokens - later < request.num_prompt_tokens
+
+
 def step(scheduler: Any) -> Any:
     """One step, sync: decide it, run nothing, take the result in."""
     output = scheduler.schedule()

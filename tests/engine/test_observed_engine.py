@@ -122,17 +122,21 @@ def both(running: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHUNKWISE_DIR", str(folder))
         patch.setenv("CHUNKWISE_CLASSES", "chat,batch")
-        core.scheduler = PacedScheduler(
-            vllm_config=core.scheduler.vllm_config,
-            kv_cache_config=core.scheduler.kv_cache_config,
-            structured_output_manager=core.scheduler.structured_output_manager,
-            block_size=core.scheduler.block_size,
-            hash_block_size=core.scheduler.hash_block_size,
-            log_stats=core.scheduler.log_stats,
-        )
+        core.scheduler = _ours(core.scheduler)
         watched = played(running)
         core.scheduler._close()
     return stock, watched, folder
+
+
+def _ours(stock: Any) -> Any:
+    return PacedScheduler(
+        vllm_config=stock.vllm_config,
+        kv_cache_config=stock.kv_cache_config,
+        structured_output_manager=stock.structured_output_manager,
+        block_size=stock.block_size,
+        hash_block_size=stock.hash_block_size,
+        log_stats=stock.log_stats,
+    )
 
 
 def test_the_tokens_are_those_of_stock_vllm(both: Any) -> None:
@@ -173,6 +177,35 @@ def test_the_capture_tells_what_was_sent(both: Any) -> None:
     drafted = sum(step.decode_tokens - step.decodes for step in steps)
     assert drafted > 0, "nothing was drafted"
     assert max(step.kv for step in steps) > 0.8
+
+
+def test_acting_changes_when_not_what(
+    running: Any, both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Speculation, structured output, priorities, prefixes, a small pool: paced."""
+    stock, _, _ = both
+    monkeypatch.setenv("CHUNKWISE", "on")
+    monkeypatch.setenv("CHUNKWISE_ITL", "15ms")
+    monkeypatch.setenv("CHUNKWISE_TTFT", "1s")
+    monkeypatch.setenv("CHUNKWISE_CLASSES", "chat,batch:ttft=none:itl=none")
+    monkeypatch.setenv("CHUNKWISE_DIR", str(tmp_path))
+    core = running.engine_core.engine_core
+    before = core.scheduler
+    core.scheduler = _ours(before)
+    assert core.scheduler._pacer is not None
+    acted = played(running)
+    assert core.scheduler._pacer is not None
+    assert sum(core.scheduler._pacer.counts.shares) > 10
+    core.scheduler._close()
+    core.scheduler = before
+    acted.pop("gone", None)
+    stock = {name: tokens for name, tokens in stock.items() if name != "gone"}
+    assert {name: len(tokens) for name, tokens in acted.items() if name != "json"} == {
+        name: len(tokens) for name, tokens in stock.items() if name != "json"
+    }
+    # Other steps round otherwise, and random weights leave many near-ties.
+    same = sum(acted[name] == tokens for name, tokens in stock.items())
+    assert same >= 0.8 * len(stock)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -224,7 +224,7 @@ def test_two_batches_in_flight_get_their_own_times(
         if in_flight:
             output, done = in_flight.pop(0)
             now[0] = max(now[0], done)
-            paced.update_from_output(output, _async_result(paced, output))
+            paced.update_from_output(output, no_model.async_result(paced, output))
     paced.shutdown()
     steps, requests = split(folder)
     assert [step.seconds for step in steps] == pytest.approx(planted, abs=2e-6)
@@ -238,22 +238,6 @@ def test_two_batches_in_flight_get_their_own_times(
         first = next(step for step in steps if request.number in step.ended)
         assert request.first_token == pytest.approx(first.end, abs=2e-6)
         assert request.first_step == first.number
-
-
-def _async_result(scheduler: Any, output: Any) -> Any:
-    """One token for whoever's prompt was complete when this batch was scheduled."""
-    answer = no_model.result(scheduler, output)
-    answer.sampled_token_ids = [
-        [1] if request is not None and not _was_chunk(request, output) else []
-        for request in map(scheduler.requests.get, answer.req_ids)
-    ]
-    return answer
-
-
-def _was_chunk(request: Any, output: Any) -> bool:
-    # Tokens of later batches are counted as computed already: take them off.
-    later = request.num_in_flight_tokens - output.num_scheduled_tokens[request.request_id]
-    return request.num_computed_tokens - later < request.num_prompt_tokens
 
 
 # --- failing open -----------------------------------------------------------

@@ -50,6 +50,7 @@ class LiveCost:
         self._targets = [0.0] * COUNT
         self._found = [0.0] * COUNT
         self._gain = 1.0
+        self._weights = 0.0  # of all steps in the sums
         self._largest = Largest()
         self._recent = [0.0] * RECENT
         self._drift = 0.0
@@ -64,6 +65,7 @@ class LiveCost:
                     p * x for p, x in zip(self._products[i], self._found, strict=True)
                 )
             self._settled = int(START_STEPS)
+            self._weights = START_STEPS
         self._current: Coefficients | None = None
 
     @property
@@ -79,6 +81,17 @@ class LiveCost:
         if self._current is None:
             self._current = Coefficients(*self._found)
         return self._current
+
+    def fitted(self) -> FittedCost:
+        """Return what is known by now, to be kept and started from again."""
+        weights = self._weights or 1.0
+        return FittedCost(
+            self.coefficients,
+            self.provenance,
+            self.error or ErrorQuantiles(0, 0.0, 0.0, 0.0, 0.0),
+            self._largest,
+            products=tuple(tuple(value / weights for value in row) for row in self._products),
+        )
 
     def seconds(self, shape: StepShape) -> float:
         """Return how long a step of this shape takes, as of now."""
@@ -110,11 +123,13 @@ class LiveCost:
             elif abs(off) > NEAR:
                 weight *= NEAR / abs(off)
         self._add(shape, seconds, weight)
+        self._weights += weight
         self._improve()
         self._current = None
         self._gain /= FORGETTING
         if self._gain > MOST_GAIN:
             self._scale(1 / self._gain, 1 / self._gain)
+            self._weights /= self._gain
             self._gain = 1.0
         if not self._largest.covers(shape):
             self._largest = self._largest.with_shape(shape)
@@ -145,6 +160,7 @@ class LiveCost:
         factor = 1 / (1 + median(last))
         # Had every step taken `factor` times as long, these would be the sums.
         self._scale(DRIFT_KEEPS / factor**2, DRIFT_KEEPS / factor)
+        self._weights *= DRIFT_KEEPS
         self._found = [factor * value for value in self._found]
         self._drift = 0.0
         self._settled = SETTLED_STEPS - DRIFT_LOOKS_BACK

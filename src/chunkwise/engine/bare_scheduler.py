@@ -8,6 +8,7 @@ scheduler class named by its dotted path runs here unchanged. Beside them a step
 costs little: requests that decode are walked once, for the tokens that came out.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from chunkwise.engine.bare_config import bare_config
 from chunkwise.engine.bare_prefix import MadeUpHashes, Prefix
 from chunkwise.engine.compat_bare import build_scheduler
 from chunkwise.engine.glide import Glide
+from chunkwise.engine.promises import CLASS_ARGUMENT
 from chunkwise.settings import Settings
 
 TOKEN: list[int] = [1]
@@ -77,6 +79,7 @@ class BareScheduler:
         self._hashes = MadeUpHashes(self.block_size) if self.resolved.prefix_caching else None
         self._request: Any = Request
         self._params: Any = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
+        self._kinds: dict[str, Any] = {}
         self._row: dict[str, int] = {}
         self._result: Any = ModelRunnerOutput(
             req_ids=[], req_id_to_index=self._row, sampled_token_ids=[TOKEN, NONE_YET]
@@ -92,15 +95,16 @@ class BareScheduler:
         output: int,
         prefix: Prefix | None = None,
         arrival: float = 0.0,
+        kind: str | None = None,
     ) -> None:
-        """Queue a request. `prefix` names what it shares with others, as far as known."""
+        """Queue a request. `prefix` names what it shares with others; `kind` is its class."""
         name = str(number)
         if self._hashes is not None:
             self._hashes.begin(prompt, prefix)
         request = self._request(
             request_id=name,
             prompt_token_ids=[0] * prompt,
-            sampling_params=self._params,
+            sampling_params=self._params if kind is None else self._params_of(kind),
             pooling_params=None,
             arrival_time=arrival,
             block_hasher=self._hashes,
@@ -109,6 +113,13 @@ class BareScheduler:
         self._row[name] = SAMPLED
         self._unfinished += 1
         self.scheduler.add_request(request)
+
+    def _params_of(self, kind: str) -> Any:
+        if kind not in self._kinds:
+            params = copy(self._params)
+            params.extra_args = {CLASS_ARGUMENT: kind}
+            self._kinds[kind] = params
+        return self._kinds[kind]
 
     @property
     def unfinished(self) -> int:

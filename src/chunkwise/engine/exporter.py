@@ -21,6 +21,8 @@ from typing import Any
 
 from chunkwise.engine.failopen import step_aside
 from chunkwise.engine.orders import Orders
+from chunkwise.engine.pacing_counts import PacingCounts
+from chunkwise.engine.pacing_statistics import PacingStatistics
 from chunkwise.engine.statistics import Statistics
 from chunkwise.observed import Header, Record
 
@@ -35,11 +37,12 @@ class Exporter:
     doing = "count its statistics"
     consequence = "its metrics stand still"
 
-    def __init__(self, header: Header):
+    def __init__(self, header: Header, pacing: PacingCounts | None = None):
         from prometheus_client import CollectorRegistry
 
         self._registry = CollectorRegistry()
         self._statistics = Statistics(header, self._registry)
+        self._pacing = None if pacing is None else PacingStatistics(header, self._registry, pacing)
         self._file: Path | None = None
         if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             self._file = own_folder() / f"{header.run}-{header.capture}.prom"
@@ -57,6 +60,8 @@ class Exporter:
             return
         self._written = now
         self._statistics.settle(dropped)
+        if self._pacing is not None:
+            self._pacing.settle()
         if self._file is not None:
             from prometheus_client import write_to_textfile
 

@@ -2,18 +2,21 @@
 
 A thin layer over whichever scheduler vLLM would choose. Invariant: every call
 reaches vLLM's own method exactly once, with the arguments it came with, and
-returns its result untouched; what raises in our part makes the plug-in step
-aside for good. With `CHUNKWISE=off`, or on an engine that was not tested, there
-is no layer at all: the object is vLLM's own.
+returns its result untouched; the pacer may narrow a step before vLLM decides it,
+never decide one. What raises in our part makes it step aside for good. With
+`CHUNKWISE=off`, or on an engine that was not tested, there is no layer at all:
+the object is vLLM's own.
 """
 
 from functools import cache
 from typing import Any
 
 from chunkwise.engine import clock, compat
+from chunkwise.engine.compat_levers import CAP
 from chunkwise.engine.compat_scheduler import why_not
 from chunkwise.engine.failopen import log, step_aside
 from chunkwise.engine.orders import Orders
+from chunkwise.engine.pacer import Pacer
 from chunkwise.engine.watch_post import WatchPost
 from chunkwise.engine.watcher import Watcher
 
@@ -42,17 +45,49 @@ def _chosen(base: Any, vllm_config: Any, kv_cache_config: Any) -> Any:
     return layered(base)
 
 
+def SimulatedScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
+    """Build what `PacedScheduler` builds, but with nothing written and no thread."""
+    return layered(compat.stock_scheduler(vllm_config), QuietLayer)(
+        *args, vllm_config=vllm_config, **kwargs
+    )
+
+
 @cache
-def layered(base: Any) -> Any:
+def layered(base: Any, layer: Any = None) -> Any:
     """Return the class: our layer over the given one. Usage: `layered(Scheduler)`."""
-    return type(f"Paced{base.__name__}", (PacedLayer, base), {})
+    layers = (layer or PacedLayer, *((CapLayer,) if hasattr(base, CAP) else ()), base)
+    return type(f"Paced{base.__name__}", layers, {})
+
+
+class CapLayer:
+    """The cap on each request, over vLLMs that ask about every chunk they are about to give."""
+
+    _pacer: Pacer | None
+    _cap_error: Exception | None = None
+
+    def _reserve_prefill_lookahead(
+        self, request: Any, num_computed_tokens: int, num_new_tokens: int
+    ) -> Any:
+        if self._pacer is not None and self._cap_error is None:
+            try:
+                num_new_tokens = self._pacer.cap(request, num_new_tokens)
+            except Exception as error:
+                self._cap_error = error  # vLLM is at work: nothing is handed back in the middle
+        return super()._reserve_prefill_lookahead(  # type: ignore[misc]
+            request, num_computed_tokens, num_new_tokens
+        )
 
 
 class PacedLayer:
-    """What is laid over vLLM's scheduler; `_watcher` is None once we stepped aside."""
+    """What is laid over vLLM's scheduler.
+
+    `_watcher` is None once we stepped aside, `_pacer` where nothing is paced or no longer.
+    """
 
     _post: WatchPost | None = None
     _watcher: Watcher | None = None
+    _pacer: Pacer | None = None
+    _cap_error: Exception | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -66,27 +101,58 @@ class PacedLayer:
                 self._watcher.added(request)
             except Exception as error:
                 self._step_aside("note a request", error)
+        if self._pacer is not None:
+            try:
+                self._pacer.added(self.requests[request.request_id])  # type: ignore[attr-defined]
+            except Exception as error:
+                self._stop_pacing("note a prompt", error)
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """Decide the next step."""
-        output = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        if self._pacer is not None:
+            try:
+                self._pacer.set_levers(self)
+            except Exception as error:
+                self._stop_pacing("decide a step", error)
+        try:
+            output = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            if self._pacer is not None:
+                try:
+                    self._pacer.restore(self)
+                except Exception as error:
+                    self._stop_pacing("restore the budget", error)
+            if self._cap_error is not None and self._pacer is not None:
+                self._stop_pacing("cap a prompt", self._cap_error)
         if self._watcher is not None:
             try:
                 self._watcher.scheduled(self, output)
             except Exception as error:
                 self._step_aside("read a step", error)
+        if self._pacer is not None:
+            try:
+                self._pacer.scheduled(output)
+            except Exception as error:
+                self._stop_pacing("follow a step", error)
         return output
 
     def update_from_output(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """Take in a step's result."""
         at = clock.now()  # before vLLM's own work on it
         result = super().update_from_output(scheduler_output, *args, **kwargs)  # type: ignore[misc]
+        step = None
         if self._watcher is not None:
             try:
-                self._watcher.updated(self, scheduler_output, at)
+                step = self._watcher.updated(self, scheduler_output, at)
             except Exception as error:
                 self._step_aside("time a step", error)
+        if step is not None and self._pacer is not None:
+            try:
+                if (why := self._pacer.ended(scheduler_output, step, at)) is not None:
+                    self._eject(why)
+            except Exception as error:
+                self._stop_pacing("learn from a step", error)
         return result
 
     def shutdown(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,12 +162,17 @@ class PacedLayer:
 
     def _watch(self) -> None:
         try:
-            self._post = WatchPost.open(self, Orders.read())
-            self._watcher = self._post.watcher
+            self._post = self._open(Orders.read())
+            self._watcher, self._pacer = self._post.watcher, self._post.pacer
         except Exception as error:
             step_aside("start watching", error, "vLLM runs unwatched")
 
+    def _open(self, orders: Orders) -> WatchPost:
+        return WatchPost.open(self, orders)
+
     def _close(self) -> None:
+        if self._pacer is not None:
+            self._hand_back("the engine stops")
         post, self._post, self._watcher = self._post, None, None
         if post is not None:
             try:
@@ -112,4 +183,29 @@ class PacedLayer:
     def _step_aside(self, doing: str, error: Exception) -> None:
         # The post stays: it writes what it has, and its metrics tell of the failure.
         self._watcher = None
+        if self._pacer is not None:
+            self._hand_back(doing)
         step_aside(doing, error, "vLLM runs unwatched from here on")
+
+    def _stop_pacing(self, doing: str, error: Exception) -> None:
+        self._hand_back(doing)
+        step_aside(doing, error, "vLLM decides by itself from here on")
+
+    def _eject(self, why: str) -> None:
+        self._hand_back(why)
+        log.warning("Chunkwise stops pacing, because %s: vLLM decides by itself from here on.", why)
+
+    def _hand_back(self, why: str) -> None:
+        pacer, self._pacer = self._pacer, None
+        if pacer is not None:
+            try:
+                pacer.leave(self, why)
+            except Exception:  # whatever it is: this is what vLLM must have back
+                self.max_num_scheduled_tokens = pacer.budget
+
+
+class QuietLayer(PacedLayer):
+    """The same for the simulator: it decides alike and leaves nothing behind."""
+
+    def _open(self, orders: Orders) -> WatchPost:
+        return WatchPost.quiet(self, orders)

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from chunkwise import __version__
+from chunkwise.cost.fitted import FittedCost
+from chunkwise.cost.live import LiveCost
 from chunkwise.durations import say
-from chunkwise.engine import compat
+from chunkwise.engine import compat, self_calibration
 from chunkwise.engine.capture import CaptureFiles
+from chunkwise.engine.compat_levers import levers_of
 from chunkwise.engine.compat_scheduler import Sight, engine_index, sight_of
 from chunkwise.engine.exporter import Exporter, run_of
 from chunkwise.engine.failopen import log
 from chunkwise.engine.orders import Orders
-from chunkwise.engine.scribe import Scribe
+from chunkwise.engine.pacer import Pacer
+from chunkwise.engine.scribe import Part, Scribe
+from chunkwise.engine.self_calibration import Keeper
 from chunkwise.engine.watcher import Watcher
 from chunkwise.observed import Header
 
@@ -21,8 +26,16 @@ from chunkwise.observed import Header
 class WatchPost:
     """Usage: `post = WatchPost.open(scheduler, orders)`; `post.watcher` gets the calls."""
 
-    def __init__(self, watcher: Watcher, scribe: Scribe):
+    def __init__(
+        self,
+        watcher: Watcher,
+        scribe: Scribe | None = None,
+        pacer: Pacer | None = None,
+        keeper: Keeper | None = None,
+    ):
         self.watcher = watcher
+        self.pacer = pacer
+        self.keeper = keeper
         self._scribe = scribe
 
     @classmethod
@@ -32,8 +45,15 @@ class WatchPost:
         scribe = Scribe()
         watcher = Watcher(sight, scribe.put, orders.classes)
         header = _header(scheduler, sight, orders, watcher.wall_started)
-        files = CaptureFiles(orders.folder, header)
-        scribe.start(watcher.record, files, Exporter(header))
+        pacer = keeper = None
+        if orders.mode == "on":
+            pacer = start_pacer(scheduler, orders, watcher, header, self_calibration.known(header))
+        parts: list[Part] = [CaptureFiles(orders.folder, header)]
+        parts.append(Exporter(header, None if pacer is None else pacer.counts))
+        if pacer is not None:
+            pacer.keeper = keeper = Keeper(header)
+            parts.append(keeper)
+        scribe.start(watcher.record, *parts)
         without = f" without {', '.join(sight.blind)}" if sight.blind else ""
         targets = [
             f"{name} {say(seconds)}"
@@ -46,11 +66,43 @@ class WatchPost:
             " and ".join(targets) or "no targets",
             orders.folder,
         )
-        return cls(watcher, scribe)
+        return cls(watcher, scribe, pacer, keeper)
+
+    @classmethod
+    def quiet(cls, scheduler: Any, orders: Orders) -> "WatchPost":
+        """Pace as `open` would, but write nothing and start no thread: for the simulator."""
+        watcher = Watcher(sight_of(scheduler), lambda record: None, orders.classes)
+        header = Header("", "", 0.0, model="simulated")
+        pacer = None
+        if orders.mode == "on":
+            pacer = start_pacer(scheduler, orders, watcher, header, None)
+        return cls(watcher, pacer=pacer)
 
     def close(self) -> None:
         """Write what is left and stop the thread."""
-        self._scribe.close()
+        if self.keeper is not None and self.pacer is not None:
+            self.keeper.offer(self.pacer.cost)
+        if self._scribe is not None:
+            self._scribe.close()
+
+
+def start_pacer(
+    scheduler: Any, orders: Orders, watcher: Watcher, header: Header, start: FittedCost | None
+) -> Pacer | None:
+    """Begin to pace; None if this vLLM cannot be paced. The one log line says what is promised."""
+    levers = levers_of(scheduler)
+    if levers is None:
+        log.warning("Chunkwise only observes: this vLLM has no step budget that can be lowered.")
+        return None
+    cost = LiveCost(self_calibration.where(header), start)
+    largest = 0 if start is None else start.largest.prefill_tokens
+    pacer = Pacer(scheduler, levers, orders.promises, cost, watcher.prefilling, largest)
+    log.info(
+        "Chunkwise paces this engine%s, %s.",
+        f" without {', '.join(levers.missing)}" if levers.missing else "",
+        "from nothing" if start is None else "from what it learned before",
+    )
+    return pacer
 
 
 def _header(scheduler: Any, sight: Sight, orders: Orders, started: float) -> Header:

@@ -12,7 +12,7 @@ from typing import Any
 
 from chunkwise.engine import clock
 from chunkwise.engine.compat_scheduler import Sight
-from chunkwise.engine.orders import CLASS_ARGUMENT
+from chunkwise.engine.promises import class_of
 from chunkwise.observed import OTHER, REASONS, Chunk, Record, Request, Step
 
 
@@ -50,7 +50,7 @@ class Watcher:
         self._classes = frozenset(classes)
         self._clock = clock.StepClock()
         self._live: dict[str, Tracked] = {}
-        self._prefilling: dict[str, Tracked] = {}
+        self.prefilling: dict[str, Tracked] = {}
         self._victims: list[str] = []  # preempted since the last step that was noted
         self._requests = self._steps = self._last_ended = 0
 
@@ -70,7 +70,7 @@ class Watcher:
         tokens = output.num_scheduled_tokens
         if not tokens:
             return
-        prefilling = self._prefilling
+        prefilling = self.prefilling
         if output.scheduled_new_reqs:
             for new in output.scheduled_new_reqs:
                 self._start(new.req_id)
@@ -130,8 +130,9 @@ class Watcher:
         self._victims = []
         self._clock.scheduled(output, note)
 
-    def updated(self, scheduler: Any, output: Any, at: float) -> None:
+    def updated(self, scheduler: Any, output: Any, at: float) -> Step | None:
         """vLLM has taken in a step's result, which arrived `at`: write the step down."""
+        step = None
         if output.num_scheduled_tokens:
             timed = self._clock.ended(output, at)
             if timed is not None:
@@ -146,18 +147,20 @@ class Watcher:
                     self._numbers(preempted) if preempted else (),
                 )
                 # By position: this is the one record that is made in the step's path.
-                self._put(Step._make((number, at - self.started, seconds, *carried, *named)))
+                step = Step._make((number, at - self.started, seconds, *carried, *named))
+                self._put(step)
         if scheduler.finished_req_ids:
             self._finish(scheduler.finished_req_ids, at)
+        return step
 
     def _start(self, name: str) -> None:
         tracked = self._live.get(name)
         if tracked is not None:
-            self._prefilling[name] = tracked
+            self.prefilling[name] = tracked
 
     def _preempt(self, names: Iterable[str]) -> None:
         for name in names:
-            self._prefilling.pop(name, None)
+            self.prefilling.pop(name, None)
             if name in self._live:
                 self._live[name].preemptions += 1
         self._victims += names
@@ -179,7 +182,7 @@ class Watcher:
     def _finish(self, names: Iterable[str], at: float) -> None:
         for name in names:
             tracked = self._live.pop(name, None)
-            self._prefilling.pop(name, None)
+            self.prefilling.pop(name, None)
             if tracked is not None:
                 # The ring's other end makes the record: hashing is not for this thread.
                 self._put(
@@ -216,9 +219,8 @@ class Watcher:
         )
 
     def _class_of(self, request: Any) -> str:
-        extra = getattr(request.sampling_params, "extra_args", None) or {}
-        named = extra.get(CLASS_ARGUMENT)
-        return named if isinstance(named, str) and named in self._classes else OTHER
+        named = class_of(request)
+        return named if named is not None and named in self._classes else OTHER
 
 
 def _reason(request: Any) -> str:

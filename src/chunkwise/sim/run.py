@@ -90,6 +90,7 @@ class _Engine:
         self._prompt: list[int] = traffic.prompt.tolist()
         self._output: list[int] = np.minimum(traffic.output, longest - traffic.prompt).tolist()
         self._shared = traffic.shared
+        self._classes = traffic.classes
         self._device_free = 0.0
         self._left = len(traffic)
         self._beyond = 0  # steps larger than the cost source has seen
@@ -144,7 +145,12 @@ class _Engine:
                     continue
                 prefix = None if self._shared is None else self._shared.of(number)
                 self._scheduler.add(
-                    number, self._prompt[number], self._output[number], prefix, arrival
+                    number,
+                    self._prompt[number],
+                    self._output[number],
+                    prefix,
+                    arrival,
+                    None if self._classes is None else self._classes[number],
                 )
 
     def _start(self, batch: Batch) -> float:

@@ -1,0 +1,118 @@
+"""What observing and acting cost: vLLM's real scheduler with no model, paced and stock.
+
+The method is that of `observe_overhead.py`: two schedulers in one process take
+the same requests and are stepped in turn; timed are `schedule()` and
+`update_from_output()` in processor time of the engine's thread.
+
+Usage: python benchmarks/pacing_overhead.py [--quick]
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import observe_overhead as method
+
+CASES = [(64, 10), (64, 10_000), (256, 10), (256, 10_000)]
+
+
+def compare(model, running: int, waiting: int, chunked: bool, blocks: int, steps: int) -> dict:
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    from chunkwise import PacedScheduler
+
+    pair = [
+        method.filled(build, model, running, waiting, chunked)
+        for build in (Scheduler, PacedScheduler)
+    ]
+    assert pair[1]._pacer is not None
+    method.gc.collect()
+    method.gc.freeze()
+    seconds = np.zeros((blocks, steps, 2))
+    for block in range(blocks):
+        for step in range(steps):
+            for who in (0, 1) if (block + step) % 2 else (1, 0):
+                seconds[block, step, who] = method.timed(pair[who])
+    assert pair[1]._pacer is not None, "it gave up"
+    inside = spent_inside(pair[1])
+    pair[1].shutdown()
+    stock, ours = np.median(seconds, axis=1).T
+    extra, ratio = ours - stock, ours / stock
+    picks = np.random.default_rng(0).integers(0, blocks, (2000, blocks))
+    low, high = np.quantile(np.median(extra[picks], axis=1), (0.025, 0.975))
+    return {
+        "running": running,
+        "waiting": waiting,
+        "steps": "a chunk in each" if chunked else "decodes only",
+        "stock_us": float(np.median(stock)) * 1e6,
+        "extra_us": float(np.median(extra)) * 1e6,
+        "extra_us_interval": [low * 1e6, high * 1e6],
+        "inside_us": inside * 1e6,
+        "share": float(np.median(ratio)) - 1,
+    }
+
+
+def spent_inside(scheduler, steps: int = 150) -> float:
+    """Processor seconds of a step in our own functions, timed from within."""
+    spent = [0.0]
+
+    def watched(function):
+        def call(*args):
+            start = method.time.thread_time()
+            found = function(*args)
+            spent[0] += method.time.thread_time() - start
+            return found
+
+        return call
+
+    watcher, pacer = scheduler._watcher, scheduler._pacer
+    watcher.scheduled, watcher.updated = watched(watcher.scheduled), watched(watcher.updated)
+    for name in ("set_levers", "restore", "scheduled", "ended"):
+        setattr(pacer, name, watched(getattr(pacer, name)))
+    empty = watched(lambda: None)
+    found = []
+    for _ in range(steps):
+        spent[0] = 0.0
+        for _ in range(6):
+            empty()
+        clock, spent[0] = spent[0], 0.0
+        method.timed(scheduler)
+        found.append(spent[0] - clock)
+    return float(np.median(found))
+
+
+def main() -> None:
+    from chunkwise.lab.models import timing_model
+
+    os.environ["CHUNKWISE"] = "on"
+    os.environ["CHUNKWISE_ITL"] = "50ms"
+    os.environ["CHUNKWISE_TTFT"] = "1s"
+    quick = "--quick" in sys.argv
+    blocks, steps = (10, 10) if quick else (method.BLOCKS, method.STEPS)
+    model = timing_model("30m")
+    rows = [
+        compare(model, *case, chunked, blocks, steps)
+        for case in (CASES[1:2] if quick else CASES)
+        for chunked in (False, True)
+    ]
+    lines = [
+        "| running | waiting | steps | vLLM alone | paced | of it in our code |",
+        "|---:|---:|---|---:|---:|---:|",
+    ]
+    for row in rows:
+        low, high = row["extra_us_interval"]
+        lines.append(
+            f"| {row['running']} | {row['waiting']:,} | {row['steps']} | {row['stock_us']:,.0f} µs "
+            f"| {row['extra_us']:+.0f} µs ({low:+.0f} to {high:+.0f}), {row['share']:+.1%} "
+            f"| {row['inside_us']:.1f} µs, {row['inside_us'] / row['stock_us']:.1%} |"
+        )
+    print("\n".join(lines))
+    if not quick:
+        method.RESULTS.joinpath("pacing-overhead.md").write_text("\n".join(lines) + "\n")
+        text = json.dumps({"rows": rows}, indent=2) + "\n"
+        method.RESULTS.joinpath("pacing-overhead.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

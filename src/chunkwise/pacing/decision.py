@@ -1,0 +1,93 @@
+"""The decision of one step: how many prefill tokens, for whom, in which order.
+
+Invariants, each a test: never above the start-up budget, never below what the
+decodes need; with decodes and a truthful cost no step is predicted to take
+longer than the allowance (unless the decodes alone do: then only the turn of one
+that waited too long may add a little); never an empty step while something can
+run. Arithmetic on plain numbers, so that the live scheduler, the simulator and
+the tests decide alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from chunkwise.cost.step import StepCost, StepShape
+from chunkwise.pacing.fill import fill
+from chunkwise.pacing.job import Job
+from chunkwise.pacing.relegation import price, relegate, stretch
+from chunkwise.pacing.room import Room
+
+TURN_ADDS = 1.25  # how much a turn may lengthen a step that is over the allowance by itself
+
+
+@dataclass(slots=True)
+class Moment:
+    """What is known when a step is decided."""
+
+    now: float
+    budget: int  # of the step, as the engine was started
+    decodes: int = 0
+    decode_tokens: int = 0  # what they need of the budget
+    decode_context: int = 0
+    allowance: float = inf  # seconds; infinity if no decode has a target
+    most: int = 2**31  # prefill tokens, by the ramp; counts only beside decodes
+    free_blocks: int = 2**31
+    promised_blocks: int = 0  # still to be taken by prompts that have begun
+    starts: int = 2**31  # requests that may begin
+    largest: int = 0  # tokens of one chunk; 0: no bound
+    oldest: Job | None = None  # whose turn it is
+
+
+@dataclass(slots=True)
+class Decision:
+    """Usage: `decide(moment, jobs, cost).tokens["r1"]`."""
+
+    tokens: dict[str, int]  # of each chosen job, in order
+    order: list[Job]  # all jobs, as they should be served
+    budget: int
+    predicted: float
+    aside: set[str]
+
+    @property
+    def prefill(self) -> int:
+        """Prefill tokens of the step."""
+        return sum(self.tokens.values())
+
+
+def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
+    """Decide one step. `jobs` are the prompts begun, and the head of those that wait."""
+    shape = StepShape(decodes=moment.decodes, decode_context=moment.decode_context)
+    without = cost.seconds(shape)
+    if len(jobs) > 1:
+        for job in jobs:
+            if job.priced != job.left:
+                job.work = price(job, shape, without, cost)
+                job.priced = job.left
+    allowance = moment.allowance if moment.decodes else inf
+    slower = stretch(shape, allowance, cost) if len(jobs) > 1 else 1.0
+    order, aside = relegate(jobs, moment.now, slower)
+    left = moment.budget - moment.decode_tokens
+    most = min(left, moment.most) if moment.decodes else left
+    starts = moment.starts
+    oldest = moment.oldest
+    if oldest is not None:
+        order.sort(key=lambda job: job is not oldest)
+        if allowance < without:
+            allowance = without * TURN_ADDS
+    room = Room(moment.free_blocks, moment.promised_blocks, moment.decodes)
+    if oldest is not None and not oldest.started and oldest.blocks >= room.left:
+        starts = 0  # whatever becomes free is kept for it
+    given, shape = fill(order, shape, allowance, most, cost, room, starts, moment.largest)
+    if not given and not moment.decodes and order:
+        head = next((job for job in order if job.started), order[0])
+        given = [(head, max(1, min(head.left, left)))]
+        shape = shape.with_chunk(given[0][1], head.context)
+    tokens = {job.name: count for job, count in given}
+    return Decision(
+        tokens,
+        order,
+        min(moment.budget, moment.decode_tokens + sum(tokens.values())),
+        cost.seconds(shape),
+        aside,
+    )

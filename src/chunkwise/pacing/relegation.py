@@ -1,0 +1,75 @@
+"""Who goes first: the earliest deadline, but whoever makes too many others late goes last.
+
+Walk in order of deadlines and add up predicted work; when a deadline would be
+missed, set the longest job so far aside (Moore and Hodgson: it keeps the most
+deadlines possible). Those set aside are not lost: they follow in order of
+arrival, and `share.py` sees to it that they are not forgotten. Invariant: the
+result holds every job exactly once.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from chunkwise.cost.step import StepCost, StepShape
+from chunkwise.pacing.job import Job
+
+LONGEST_STRETCH = 50.0  # how much slower than alone a prompt is expected to go at worst
+
+
+def price(job: Job, shape: StepShape, without: float, cost: StepCost) -> float:
+    """Return the seconds that a job's tokens add to a step of this shape."""
+    if job.left <= 0:
+        return 0.0
+    return max(0.0, cost.seconds(shape.with_chunk(job.left, job.context)) - without)
+
+
+def stretch(shape: StepShape, allowance: float, cost: StepCost) -> float:
+    """Return how many seconds pass for one of prefill while these decodes go on."""
+    if not shape.decodes or allowance == float("inf"):
+        return 1.0
+    room = allowance - cost.seconds(shape.with_chunk(1, 0))
+    if room <= allowance / LONGEST_STRETCH:
+        return LONGEST_STRETCH
+    return allowance / room
+
+
+def by_deadline(job: Job) -> tuple[int, float, int]:
+    """Sort key: vLLM's priority first, then the deadline."""
+    return (job.priority, job.deadline, job.number)
+
+
+def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job], set[str]]:
+    """Return the jobs in the order to serve them, and the names of those set aside.
+
+    Usage: `order, aside = relegate(jobs, now, stretch(shape, allowance, cost))`.
+    """
+    walk = sorted(jobs, key=by_deadline)
+    aside: set[str] = set()
+    kept: list[tuple[float, int, str]] = []  # a heap: the longest on top
+    total = now
+    for job in walk:
+        if job.patient or job.resumed:
+            continue
+        if job.aside:
+            aside.add(job.name)
+            continue
+        work = job.work * slower
+        total += work
+        heappush(kept, (-work, job.number, job.name))
+        if total > job.deadline:
+            longest, _, name = heappop(kept)
+            total += longest
+            aside.add(name)
+
+    def rank(job: Job) -> tuple[int, int, float, int]:
+        if job.resumed:
+            return (job.priority, 0, 0.0, job.number)
+        if job.name in aside:
+            return (job.priority, 2, 0.0, job.number)
+        if job.patient:
+            return (job.priority, 3, 0.0, job.number)
+        return (job.priority, 1, job.deadline, job.number)
+
+    if len(walk) > 1:
+        walk.sort(key=rank)
+    return walk, aside

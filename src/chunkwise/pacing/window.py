@@ -1,0 +1,70 @@
+"""The prompts that wait, by deadline, so that a step looks at the first few only.
+
+A sorted window over a heap: what is due soonest stands in the window, the rest
+is never walked. Invariant: nothing in the heap is due before anything in the
+window, and looking costs the window's length, however many wait. Those whose
+deadline cannot be met any more leave it for a line in order of arrival.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import islice
+
+from chunkwise.pacing.job import Job
+from chunkwise.pacing.relegation import by_deadline
+
+WIDTH = 32
+LINE = 16  # of those set aside, and of the patient, that a step looks at
+
+
+class Window:
+    """Usage: `window.add(job)`; each step `window.head(is_waiting)`."""
+
+    def __init__(self) -> None:
+        self._soon: list[Job] = []
+        self._later: list[tuple[tuple[int, float, int], Job]] = []
+        self._aside: deque[Job] = deque()
+        self._patient: deque[Job] = deque()
+        self.relegated = 0  # set aside for good
+
+    def add(self, job: Job) -> None:
+        """Take in a job that waits."""
+        if job.patient and not job.priority:
+            self._patient.append(job)
+        elif len(self._soon) == WIDTH and by_deadline(job) > by_deadline(self._soon[-1]):
+            heappush(self._later, (by_deadline(job), job))
+        else:
+            insort(self._soon, job, key=by_deadline)
+            if len(self._soon) > WIDTH:
+                last = self._soon.pop()
+                heappush(self._later, (by_deadline(last), last))
+
+    def head(self, waits: Callable[[Job], bool], now: float) -> list[Job]:
+        """Return the live jobs that a step should look at; forget those that do not wait."""
+        soon = [job for job in self._soon if waits(job)]
+        self._soon = []
+        for job in soon:
+            if not job.resumed and not job.priority and now + job.work > job.deadline:
+                job.aside = True
+                self.relegated += 1
+                self._aside.append(job)
+            else:
+                self._soon.append(job)
+        while len(self._soon) < WIDTH and self._later:
+            job = heappop(self._later)[1]
+            if waits(job):
+                self._soon.append(job)
+        return self._soon + _first(self._aside, waits) + _first(self._patient, waits)
+
+    def oldest(self, waits: Callable[[Job], bool]) -> Job | None:
+        """Return the first of those set aside or patient, in order of arrival."""
+        heads = _first(self._aside, waits, 1) + _first(self._patient, waits, 1)
+        return min(heads, key=lambda job: job.number, default=None)
+
+
+def _first(line: deque[Job], waits: Callable[[Job], bool], most: int = LINE) -> list[Job]:
+    while line and not waits(line[0]):
+        line.popleft()
+    return [job for job in islice(line, most) if waits(job)]
