@@ -150,6 +150,10 @@ def run(traces: str, engine: Engine, workload: str, arm: dict, when: dict, seed:
     judged &= ~batch
     quarters = measured.prompt_quarter
     seconds = float(measured.token_times.max() - measured.arrival.min())
+    rate = len(measured) / seconds
+    if "requests" in when:  # steady state: between the first and the last fifth to end
+        early, late_end = np.quantile(measured.end_to_end, (0.2, 0.8))
+        rate = 0.6 * len(measured) / float(late_end - early)
     return {
         "share": float(good[judged].mean()) if judged.any() else 0.0,
         "quartiles": [
@@ -159,7 +163,7 @@ def run(traces: str, engine: Engine, workload: str, arm: dict, when: dict, seed:
         "late_p99": float(np.quantile(late[judged], 0.99)) if judged.any() else 0.0,
         "worst_wait": float(measured.ttft[measured.token_counts > 0].max()),
         "ttft_share": float((late[judged] <= 1).mean()) if judged.any() else 0.0,
-        "rate": len(measured) / seconds,
+        "rate": rate,
         "batch_tokens": float(measured.token_counts[batch].sum() / seconds),
         "preemptions": found.preemptions,
         "steps": len(found.steps),

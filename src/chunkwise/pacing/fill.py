@@ -40,8 +40,10 @@ def fill(
         tokens = job.left if job.left < most else most
         if 0 < largest < tokens:
             tokens = largest
-        if allowance != inf:
+        after = shape.with_chunk(tokens, job.context)
+        if allowance != inf and cost.seconds(after) > allowance:
             tokens = cost.largest_chunk(shape, allowance, job.context, tokens)
+            after = shape.with_chunk(tokens, job.context)
         if tokens <= 0:
             refusals += 1
             continue
@@ -50,6 +52,6 @@ def fill(
             continue
         starts -= not job.started
         given.append((job, tokens))
-        shape = shape.with_chunk(tokens, job.context)
+        shape = after
         most -= tokens
     return given, shape

@@ -9,6 +9,7 @@ result holds every job exactly once.
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from math import inf
 
 from chunkwise.cost.step import StepCost, StepShape
 from chunkwise.pacing.job import Job
@@ -25,7 +26,7 @@ def price(job: Job, shape: StepShape, without: float, cost: StepCost) -> float:
 
 def stretch(shape: StepShape, allowance: float, cost: StepCost) -> float:
     """Return how many seconds pass for one of prefill while these decodes go on."""
-    if not shape.decodes or allowance == float("inf"):
+    if not shape.decodes or allowance == inf:
         return 1.0
     room = allowance - cost.seconds(shape.with_chunk(1, 0))
     if room <= allowance / LONGEST_STRETCH:
@@ -48,7 +49,7 @@ def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job],
     kept: list[tuple[float, int, str]] = []  # a heap: the longest on top
     total = now
     for job in walk:
-        if job.patient or job.resumed:
+        if job.deadline == inf or job.resumed:
             continue
         if job.aside:
             aside.add(job.name)
@@ -60,16 +61,31 @@ def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job],
             longest, _, name = heappop(kept)
             total += longest
             aside.add(name)
+    order: list[Job] = []
+    start = 0
+    for end in range(1, len(walk) + 1):  # one priority after another
+        if end == len(walk) or walk[end].priority != walk[start].priority:
+            order += _ranked(walk[start:end], aside)
+            start = end
+    return order, aside
 
-    def rank(job: Job) -> tuple[int, int, float, int]:
+
+def _ranked(walk: list[Job], aside: set[str]) -> list[Job]:
+    """Put those who lost their blocks first, then those in time, those aside, the patient."""
+    back: list[Job] = []
+    in_time: list[Job] = []
+    late: list[Job] = []
+    patient: list[Job] = []
+    for job in walk:
         if job.resumed:
-            return (job.priority, 0, 0.0, job.number)
-        if job.name in aside:
-            return (job.priority, 2, 0.0, job.number)
-        if job.patient:
-            return (job.priority, 3, 0.0, job.number)
-        return (job.priority, 1, job.deadline, job.number)
-
-    if len(walk) > 1:
-        walk.sort(key=rank)
-    return walk, aside
+            back.append(job)
+        elif job.name in aside:
+            late.append(job)
+        elif job.deadline == inf:
+            patient.append(job)
+        else:
+            in_time.append(job)
+    for line in (back, late):
+        if len(line) > 1:
+            line.sort(key=lambda job: job.number)
+    return back + in_time + late + patient
