@@ -276,8 +276,10 @@ def table(title: str, sets: dict[str, list[tuple[Row, tuple[float, float]]]]) ->
     lines = [title, ""]
     lines.append(f"{'':<32} rows   TPOT    p90    TTFT    p90")
     groups = sorted({row.group for pairs in sets.values() for row, _ in pairs})
+    most = max(map(len, sets.values()))
     for name, pairs in sets.items():
-        lines.append(name)
+        unfinished = "factor per" in name and len(pairs) < most
+        lines.append(f"{name} ({len(pairs)} of {most} rows so far)" if unfinished else name)
         for group in groups:
             part = [pair for pair in pairs if pair[0].group == group]
             if part:

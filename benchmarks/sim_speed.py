@@ -36,21 +36,26 @@ TIMED = "sim_speed.timed_scheduler"
 INSIDE = [0.0]
 
 
+def real_time() -> float:
+    """Return seconds, also where the simulator has put its own clock in place of the usual ones."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 def timed_scheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:
     """vLLM's own class, with a clock around the two calls; being another class, it is stepped."""
     base: Any = compat.stock_scheduler(vllm_config)
 
     class Timed(base):  # type: ignore[misc]
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
+            start = real_time()
             found = super().schedule(*args, **kwargs)
-            INSIDE[0] += time.perf_counter() - start
+            INSIDE[0] += real_time() - start
             return found
 
         def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
+            start = real_time()
             found = super().update_from_output(*args, **kwargs)
-            INSIDE[0] += time.perf_counter() - start
+            INSIDE[0] += real_time() - start
             return found
 
     return Timed(*args, vllm_config=vllm_config, **kwargs)
