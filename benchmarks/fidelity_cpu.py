@@ -56,6 +56,7 @@ ARGS = [
 ]
 RATES = {"30m": {"chat": 6.0, "documents": 2.5, "prefixes": 3.0}}
 RATES["130m"] = {name: rate / 3 for name, rate in RATES["30m"].items()}
+BETWEEN = 0.01  # seconds: a longer pause is a wait for requests
 FLUSHED = 3.0  # seconds until the capture has all of a run
 
 
@@ -144,8 +145,12 @@ def requests(traffic: Traffic) -> list[Request]:
 def calibrated(model: str, runs: list[Run]) -> FittedCost:
     steps = []
     for run in runs:
+        last = float("-inf")
         for step in run.steps:
             chunks, decodes, context, seconds = calibration(step)
+            # A client waits for what the engine does between two steps, too.
+            since, last = step.end - last, step.end
+            seconds = since if seconds < since < seconds + BETWEEN else seconds
             steps.append(TimedStep(StepShape.of(chunks).with_decodes(decodes, context), seconds))
     return fit(steps, Provenance("calibration", model, "cpu"))
 
