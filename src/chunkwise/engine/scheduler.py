@@ -42,20 +42,23 @@ def _chosen(base: Any, vllm_config: Any, kv_cache_config: Any) -> Any:
     if reason is not None:
         log.warning("Chunkwise leaves this engine to vLLM: %s.", reason)
         return base
-    return layered(base)
+    return layered(base, PacedLayer, orders.mode == "on")
 
 
 def SimulatedScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
     """Build what `PacedScheduler` builds, but with nothing written and no thread."""
-    return layered(compat.stock_scheduler(vllm_config), QuietLayer)(
-        *args, vllm_config=vllm_config, **kwargs
-    )
+    acts = Orders.read().mode == "on"
+    built = layered(compat.stock_scheduler(vllm_config), QuietLayer, acts)
+    return built(*args, vllm_config=vllm_config, **kwargs)
 
 
 @cache
-def layered(base: Any, layer: Any = None) -> Any:
-    """Return the class: our layer over the given one. Usage: `layered(Scheduler)`."""
-    layers = (layer or PacedLayer, *((CapLayer,) if hasattr(base, CAP) else ()), base)
+def layered(base: Any, layer: Any, acts: bool) -> Any:
+    """Return our layer over a class. Usage: `layered(Scheduler, PacedLayer, acts=True)`.
+
+    vLLM asks about every request's chunk in every step: who only watches is not in that way.
+    """
+    layers = (layer, *((CapLayer,) if acts and hasattr(base, CAP) else ()), base)
     return type(f"Paced{base.__name__}", layers, {})
 
 
