@@ -89,7 +89,7 @@ def play(url: str, trace: Path, count: int, *more: str, block: int = BLOCK) -> d
 
 def metric(url: str, name: str) -> float:
     """The sum of a counter over its labels."""
-    with urlopen(f"{url}/metrics") as answer:
+    with urlopen(f"{url}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
     return sum(map(float, found))

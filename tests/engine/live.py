@@ -71,7 +71,7 @@ def running(
 def wait_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Return when it answers; fail with its log when it ends instead."""
     for _ in range(600):
-        with contextlib.suppress(OSError), urlopen(f"{url}/health"):
+        with contextlib.suppress(OSError), urlopen(f"{url}/health", timeout=5):
             return
         if process.poll() is not None:
             break
@@ -95,5 +95,5 @@ def complete(url: str, prompt: str | list[int], tokens: int, **more: Any) -> dic
 
 def metrics(url: str) -> str:
     """What the server shows at `/metrics`."""
-    with urlopen(f"{url}/metrics") as answer:
+    with urlopen(f"{url}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
