@@ -175,7 +175,7 @@ def compare(bench: Bench, size: str, name: str) -> list[str]:
     cost = calibrated(path, learnt)
     tokens = pool_from_bytes(in_dtype(read_shape(path), "float32"), KV_BYTES, BLOCK).tokens
     latency = max(0.0, float(np.median([run.http for run in learnt])))
-    found = simulate(traffic, SETTINGS, Machine(cost, tokens, CONTEXT, latency))
+    found = simulate(traffic, SETTINGS, Machine(cost, tokens, CONTEXT, latency, cost.scatter))
     lines = [
         f"{size} {name}: {RATES[size][name]:.2f} requests/s, HTTP {1e3 * latency:.1f} ms, "
         f"fit off by {cost.error.p50:.1%} (median)"

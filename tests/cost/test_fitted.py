@@ -61,6 +61,9 @@ def test_a_few_late_steps_do_not_count() -> None:
     ]
     found = fit(late, WHERE)
     assert np.median(np.abs(errors(found, steps(200, seed=1)[1:]))) < 0.02
+    # ... to the price; what they took is not lost.
+    assert np.mean(found.scatter) == pytest.approx(1 + 4 / 12, rel=0.05)
+    assert np.median(found.scatter) == pytest.approx(1, rel=0.02)
 
 
 def test_terms_the_source_cannot_tell_are_priced_at_nothing_and_said() -> None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,14 +14,13 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from chunkwise.lab.models import timing_model
+from chunkwise.lab.server import free_port
 
 
 @contextlib.contextmanager
 def server(folder: Path | str | None, *more: str, **environment: str) -> Iterator[tuple[str, Path]]:
     """Start it; with a folder, observed. Yields its address and the file of its log."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(timing_model("30m")), "--load-format", "dummy", "--seed", "0"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "m"]

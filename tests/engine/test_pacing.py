@@ -128,6 +128,27 @@ def test_decodes_keep_their_pace_beside_long_prompts(build: Build, device: Devic
     assert paced.max_num_scheduled_tokens == 4096
 
 
+def test_the_budget_alone_does_what_caps_would(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In most steps nobody has to be asked about: it costs a call for each who runs."""
+    seen, capped = [], []
+    put_cap = pacer.put_cap
+    monkeypatch.setattr(pacer, "put_cap", lambda *args: [capped.append(1), put_cap(*args)])
+    for _ in range(2):
+        device = Device()
+        monkeypatch.setattr(clock, "now", lambda device=device: device.now)
+        paced = build(async_scheduling=False)
+        needs_the_cap(paced)
+        capped.clear()
+        traffic(paced, device, 120)
+        seen.append((device.steps, len(capped)))
+        monkeypatch.setattr(pacer.Pacer, "_by_budget_alone", lambda *_: False)
+    (alone, few), (with_caps, many) = seen
+    assert alone == with_caps
+    assert few < many / 2
+
+
 def test_without_a_target_mixed_steps_stay_near_the_cheapest_chunk(
     build: Build, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,15 @@ def test_from_start_to_stop() -> None:
         given.wait_healthy()
 
 
+def test_a_free_port_is_none_that_systems_hand_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = server.free_port()
+    assert port in server.PORTS
+    with socket.create_server(("127.0.0.1", port)):
+        monkeypatch.setattr(server, "PORTS", [port] * 100)
+        with pytest.raises(EngineTrouble, match="port is free"):
+            server.free_port()
+
+
 def test_a_port_that_somebody_else_took(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]

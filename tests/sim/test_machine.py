@@ -24,6 +24,7 @@ def calibration(tmp_path: Path) -> Path:
         Provenance("calibration", "llama", "cpu"),
         ErrorQuantiles(100, 0.01, 0.02, 0.03, 0.04),
         Largest(4096, 8, 1e8, 64, 100_000),
+        scatter=(0.9, 1.0, 1.2),
     )
     return calibrations.save(cost, tmp_path / "made.calibration.json")
 
@@ -55,6 +56,7 @@ def test_a_calibration_needs_the_size_of_the_cache(calibration: Path, llama: str
     machine, settings = calibrated(llama, calibration, Settings(kv_cache_memory_bytes=GIB))
     assert machine.kv_tokens == GIB // (128 * 1024)
     assert settings.async_scheduling is False  # a CPU has none
+    assert machine.scatter == (0.9, 1.0, 1.2)
     eight, _ = calibrated(
         llama, calibration, Settings(kv_cache_memory_bytes=GIB, kv_cache_dtype="fp8")
     )

@@ -112,6 +112,17 @@ def test_the_same_seed_gives_the_same_bytes(machine: Machine) -> None:
     assert not same(once(1), once(2))
 
 
+def test_steps_scatter_as_the_machine_says(machine: Machine) -> None:
+    traffic = Traffic.made(300, 40, 40, 0.5, seed=3)
+
+    def took(scatter: tuple[float, ...], seed: int = 0) -> float:
+        uneven = replace(machine, scatter=scatter)
+        return float(simulate(traffic, SMALL, uneven, seed=seed).measured.token_times.max())
+
+    assert took((2.0,)) == pytest.approx(2 * took(()))
+    assert took((0.5, 1.5)) == took((0.5, 1.5)) != took((0.5, 1.5), seed=1)
+
+
 def test_a_step_is_priced_and_seen_at_its_end(machine: Machine) -> None:
     traffic = Traffic(np.array([100]), np.array([3]), np.array([0.0]))
     cost = machine.cost

@@ -80,6 +80,7 @@ class _File(_Strict):
     unknown: Annotated[tuple[_Name, ...], Field(max_length=len(TERMS))] = ()
     notes: Annotated[tuple[_Name, ...], Field(max_length=50)] = ()
     products: Annotated[tuple[_Products, ...], Field(max_length=len(TERMS))] = ()
+    scatter: Annotated[tuple[_Share, ...], Field(max_length=1000)] = ()
 
 
 def home() -> Path:
@@ -150,6 +151,7 @@ def load(path: Path) -> FittedCost:
         Largest(**found.largest.model_dump()),
         found.unknown,
         found.products,
+        found.scatter,
     )
 
 
@@ -179,4 +181,5 @@ def _content(cost: FittedCost) -> dict[str, object]:
         "unknown": cost.unknown,
         "notes": where.notes,
         "products": cost.products,
+        "scatter": cost.scatter,
     }

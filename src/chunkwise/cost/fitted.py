@@ -23,6 +23,7 @@ TERMS = ("fixed", "prefill", "token", "chunk", "pair", "decode", "decode_context
 CONTEXT_TERMS = ("pair", "decode_context")
 LEAST_STEPS = 30
 ROBUST_ROUNDS = 6
+SCATTER_GROUPS = 100
 Row = tuple[float, float, float, float, float, float, float]
 
 
@@ -65,9 +66,9 @@ class Coefficients:
 
     def largest_chunk(self, shape: StepShape, allowance: float, context: int, at_most: int) -> int:
         """Solve the price of one more chunk, a quadratic in its tokens, for the allowance."""
-        if at_most <= 0 or self.seconds(shape.with_chunk(1, context)) > allowance:
-            return 0
         left = allowance - self.seconds(shape.with_chunk(1, context))
+        if at_most <= 0 or left < 0:
+            return 0
         slope = self.token + self.pair * (context + 1)
         if self.pair > 0:  # pair/2 more², slope more <= left, for the tokens after the first
             root = math.sqrt(slope * slope + 2 * self.pair * left)
@@ -126,6 +127,8 @@ class FittedCost:
     """Terms that the source could not tell: they are priced at nothing."""
     products: tuple[tuple[float, ...], ...] = ()
     """Mean products of the relative rows: what the live fit starts from."""
+    scatter: tuple[float, ...] = ()
+    """Measured / predicted of the fitted steps: means of equal groups, in order."""
 
     def seconds(self, shape: StepShape) -> float:
         """Return how long a step of this shape takes."""
@@ -183,7 +186,14 @@ def fit(
         reduce(Largest.with_shape, (step.shape for step in timed), _unjudged(unknown)),
         unknown,
         tuple(map(tuple, (weighted.T @ rows / weights.sum()).tolist())),
+        _scatter(1 / np.maximum(rows @ found, 1e-9)),
     )
+
+
+def _scatter(ratios: Floats) -> tuple[float, ...]:
+    """Groups, because a file should stay small; their means, so that no time is lost."""
+    groups = np.array_split(np.sort(ratios), min(SCATTER_GROUPS, len(ratios)))
+    return tuple(float(group.mean()) for group in groups)
 
 
 def _unjudged(unknown: tuple[str, ...]) -> Largest:

@@ -20,7 +20,8 @@ CAP = "_reserve_prefill_lookahead"
 class Levers:
     """Usage: `levers_of(scheduler).cap`; `missing` is for the log."""
 
-    cap: bool  # tokens of one request
+    cap: Callable[[Any, int, int], int] | None
+    """vLLM's own last word on a request's tokens: what `put_cap` puts ours in front of."""
     queue: PacedQueue | None  # order of those who wait
     free_blocks: Callable[[], int] | None
     cached: Callable[[Any], tuple[int, int]] | None
@@ -55,9 +56,7 @@ def levers_of(scheduler: Any) -> Levers | None:
             missing.append(what)
         return found
 
-    cap = hasattr(scheduler, CAP) and CAP in names
-    if not cap:
-        missing.append("a cap on each request")
+    cap = probed("a cap on each request", lambda: getattr(scheduler, CAP) if CAP in names else None)
     queue = probed("the order of those who wait", lambda: _queue(scheduler))
     manager = getattr(scheduler, "kv_cache_manager", None)
     free = probed("room in the KV cache", lambda: _free_blocks(manager))
@@ -78,6 +77,19 @@ def levers_of(scheduler: Any) -> Levers | None:
         (RequestStatus.WAITING, RequestStatus.PREEMPTED),
         tuple(missing),
     )
+
+
+def put_cap(scheduler: Any, ask: Callable[[Any, int, int], int]) -> None:
+    """Let vLLM ask this about every request's tokens, until `take_cap_away`.
+
+    It asks in every step, for everyone who runs: so ours stands there only in steps that need it.
+    """
+    setattr(scheduler, CAP, ask)
+
+
+def take_cap_away(scheduler: Any) -> None:
+    """Leave the last word to vLLM."""
+    vars(scheduler).pop(CAP, None)
 
 
 def give_back_queue(scheduler: Any, queue: PacedQueue) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from chunkwise.cost.live import LiveCost
 from chunkwise.cost.step import StepShape
 from chunkwise.engine import clock
-from chunkwise.engine.compat_levers import Levers, give_back_queue
+from chunkwise.engine.compat_levers import Levers, give_back_queue, put_cap, take_cap_away
 from chunkwise.engine.pacing_counts import PacingCounts
 from chunkwise.engine.promises import Promises
 from chunkwise.engine.prompts import Prompts
@@ -32,6 +32,9 @@ from chunkwise.pacing.watchdog import Watchdog
 KEEP_EVERY = 4096  # steps between two copies of what was learned
 RETARGET = 64  # steps between two looks at what the engine can keep at all
 LEARN_DECODES = 4  # of decode-only steps, one in so many teaches
+SETTLED = 1000  # steps that taught the cost; after them
+LEARN_SETTLED = 4  # ... one in so many is enough,
+SURPRISE = 0.25  # ... and each that was predicted worse than this
 BETWEEN_MEMORY = 0.95  # of the mean time between two steps
 MOST_BETWEEN = 0.25  # of the target
 
@@ -63,6 +66,7 @@ class Pacer:
         self.cost = cost
         self.counts = PacingCounts()
         self.keeper: Keeper | None = None
+        self.cap_error: Exception | None = None
         self._levers = levers
         self._promises = promises
         self._prompts = Prompts(scheduler, levers, promises, cost, prefilling)
@@ -84,6 +88,7 @@ class Pacer:
         self._reachable: dict[float, float] = {}
         self._implied = inf
         self._steps = 0
+        self._untaught = 0  # steps since one taught the cost
         self._leave_alone = False  # the next step: the last one came out empty
         if levers.queue is not None:
             scheduler.waiting = levers.queue
@@ -125,9 +130,22 @@ class Pacer:
             return 0
         return tokens  # a decode, or one that vLLM keeps elsewhere
 
+    def asked(self, request: Any, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Answer vLLM, which is about to give a request so many tokens."""
+        assert self._levers.cap is not None
+        if self.cap_error is None:
+            try:
+                num_new_tokens = self.cap(request, num_new_tokens)
+            except Exception as error:
+                self.cap_error = error  # vLLM is at work: nothing is handed back in the middle
+        return self._levers.cap(request, num_computed_tokens, num_new_tokens)
+
     def restore(self, scheduler: Any) -> None:
         """Leave vLLM's scheduler as it was."""
+        if self._caps is None:
+            return
         self._caps = None
+        take_cap_away(scheduler)
         scheduler.max_num_scheduled_tokens = self.budget
         if self._levers.queue is not None:
             self._levers.queue.put_back()
@@ -137,6 +155,7 @@ class Pacer:
         self.counts.acting = False
         self.counts.ejected = why
         self._caps = None
+        take_cap_away(scheduler)
         scheduler.max_num_scheduled_tokens = self.budget
         if self._levers.queue is not None and scheduler.waiting is self._levers.queue:
             give_back_queue(scheduler, self._levers.queue)
@@ -160,26 +179,33 @@ class Pacer:
         self._steps += 1
         seconds, last = step.seconds, self._last_end
         self._last_end = at
-        shape = _shape(step)
-        predicted = self.cost.seconds(shape)
-        tokens = shape.prefill_tokens
         gap = seconds
         if step.decodes and last is not None and at > last:
             gap = max(seconds, at - last)
             self._between = BETWEEN_MEMORY * self._between + (1 - BETWEEN_MEMORY) * (gap - seconds)
-        if tokens and step.decodes and plan is not None and self._heeded(plan.target):
-            self._ramp.learn(tokens, gap, plan.target)
-            if plan.near:
-                self._margin.learn(gap, plan.target)
-                self.counts.margin = self._margin.value
-            self.counts.step(gap / plan.allowance, abs(predicted / seconds - 1) if seconds else 0)
-        elif tokens:
-            self._ramp.saw(tokens)
-        if tokens or not self._steps % LEARN_DECODES:
-            self.cost.update(shape, seconds)
+        tokens, reason = 0, None
+        if step.chunks or not self._steps % LEARN_DECODES:
+            shape = _shape(step)
+            tokens = shape.prefill_tokens
+            predicted = self.cost.seconds(shape)
+            error = abs(predicted / seconds - 1) if seconds else 0.0
+            if tokens and step.decodes and plan is not None and self._heeded(plan.target):
+                self._ramp.learn(tokens, gap, plan.target)
+                if plan.near:
+                    self._margin.learn(gap, plan.target)
+                    self.counts.margin = self._margin.value
+                self.counts.step(gap / plan.allowance, error)
+            elif tokens:
+                self._ramp.saw(tokens)
+            # What is known well is asked about now and then, and whenever it is wrong.
+            self._untaught += 1
+            if self._untaught >= LEARN_SETTLED or self.cost.steps < SETTLED or error > SURPRISE:
+                self._untaught = 0
+                self.cost.update(shape, seconds)
+            if self._ramp.done:
+                reason = self._dog.predicted(predicted, seconds)
         if self.keeper is not None and not self._steps % KEEP_EVERY:
             self.keeper.offer(self.cost)
-        reason = self._dog.predicted(predicted, seconds) if self._ramp.done else None
         name, left = self._prompts.first_in_line()
         return reason or self._dog.look(at, name, left, tokens, step.held)
 
@@ -252,15 +278,31 @@ class Pacer:
         for job in blocked:  # vLLM asks about them only while there is budget
             caps[job.name] = 1
         budget = decodes + sum(caps.values())
-        if self._levers.held():
+        held = self._levers.held()
+        if held:
             budget = self.budget
+        started = [job for job in found.order if job.started]
         if begun:
-            _reorder(scheduler.running, [job.name for job in found.order if job.started])
-        if self._levers.queue is not None:
+            _reorder(scheduler.running, [job.name for job in started])
+        if self._levers.queue is not None and len(started) < len(found.order) + len(blocked):
             chosen = [job.name for job in found.order if job.name in caps and not job.started]
             self._levers.queue.put_first([*(job.name for job in blocked), *chosen])
         self._caps = caps
+        if self._levers.cap is not None and (held or not self._by_budget_alone(started, caps)):
+            put_cap(scheduler, self.asked)
         scheduler.max_num_scheduled_tokens = max(1, min(self.budget, budget))
+
+    def _by_budget_alone(self, started: list[Job], caps: dict[str, int]) -> bool:
+        """Whether vLLM, serving these in this order until the budget ends, does just that."""
+        if self._levers.decode_tokens > 1 or not caps:
+            return not started  # a decode may take less, and leave the rest to a prompt
+        left = len(caps)
+        for job in started:
+            given = caps.get(job.name, 0)
+            left -= given > 0
+            if given < job.left:
+                break
+        return not left
 
 
 def _reorder(running: list[Any], prefills: list[str]) -> None:

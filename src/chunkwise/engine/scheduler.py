@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 from chunkwise.engine import clock, compat
-from chunkwise.engine.compat_levers import CAP
 from chunkwise.engine.compat_scheduler import why_not
 from chunkwise.engine.failopen import log, step_aside
 from chunkwise.engine.orders import Orders
@@ -42,43 +41,19 @@ def _chosen(base: Any, vllm_config: Any, kv_cache_config: Any) -> Any:
     if reason is not None:
         log.warning("Chunkwise leaves this engine to vLLM: %s.", reason)
         return base
-    return layered(base, PacedLayer, orders.mode == "on")
+    return layered(base, PacedLayer)
 
 
 def SimulatedScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
     """Build what `PacedScheduler` builds, but with nothing written and no thread."""
-    acts = Orders.read().mode == "on"
-    built = layered(compat.stock_scheduler(vllm_config), QuietLayer, acts)
+    built = layered(compat.stock_scheduler(vllm_config), QuietLayer)
     return built(*args, vllm_config=vllm_config, **kwargs)
 
 
 @cache
-def layered(base: Any, layer: Any, acts: bool) -> Any:
-    """Return our layer over a class. Usage: `layered(Scheduler, PacedLayer, acts=True)`.
-
-    vLLM asks about every request's chunk in every step: who only watches is not in that way.
-    """
-    layers = (layer, *((CapLayer,) if acts and hasattr(base, CAP) else ()), base)
-    return type(f"Paced{base.__name__}", layers, {})
-
-
-class CapLayer:
-    """The cap on each request, over vLLMs that ask about every chunk they are about to give."""
-
-    _pacer: Pacer | None
-    _cap_error: Exception | None = None
-
-    def _reserve_prefill_lookahead(
-        self, request: Any, num_computed_tokens: int, num_new_tokens: int
-    ) -> Any:
-        if self._pacer is not None and self._cap_error is None:
-            try:
-                num_new_tokens = self._pacer.cap(request, num_new_tokens)
-            except Exception as error:
-                self._cap_error = error  # vLLM is at work: nothing is handed back in the middle
-        return super()._reserve_prefill_lookahead(  # type: ignore[misc]
-            request, num_computed_tokens, num_new_tokens
-        )
+def layered(base: Any, layer: Any) -> Any:
+    """Return our layer over a class. Usage: `layered(Scheduler, PacedLayer)`."""
+    return type(f"Paced{base.__name__}", (layer, base), {})
 
 
 class PacedLayer:
@@ -90,7 +65,6 @@ class PacedLayer:
     _post: WatchPost | None = None
     _watcher: Watcher | None = None
     _pacer: Pacer | None = None
-    _cap_error: Exception | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -124,10 +98,10 @@ class PacedLayer:
             if self._pacer is not None:
                 try:
                     self._pacer.restore(self)
+                    if self._pacer.cap_error is not None:
+                        self._stop_pacing("cap a prompt", self._pacer.cap_error)
                 except Exception as error:
                     self._stop_pacing("restore the budget", error)
-            if self._cap_error is not None and self._pacer is not None:
-                self._stop_pacing("cap a prompt", self._cap_error)
         if self._watcher is not None:
             try:
                 self._watcher.scheduled(self, output)

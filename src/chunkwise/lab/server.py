@@ -8,6 +8,7 @@ nobody else knows, so that another program on its port is never taken for it.
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ PATIENCE = 1800.0  # seconds until a server must be healthy: large models load f
 STOP_SECONDS = 15.0
 BUSY_SECONDS = 5.0  # a server under load may take so long to say that it is well
 PORT_TRIES = 3
+PORTS = range(20_000, 32_000)
 LOG_TAIL_BYTES = 64 * 1024
 PORT_TAKEN = "ddress already in use"
 # Keys guard a server from others; on loopback, for minutes, they would lock us out.
@@ -170,7 +172,13 @@ def models(url: str, timeout: float = BUSY_SECONDS) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on right now."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
+    """Return a port that nobody has right now.
+
+    Of those below the ones that systems hand out by themselves: a server takes many seconds
+    until it binds its port, and until then any outgoing connection may be given one of those.
+    """
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind((HOST, port))
+            return port
+    raise EngineTrouble(f"No port is free between {PORTS[0]} and {PORTS[-1]}: end a few servers.")

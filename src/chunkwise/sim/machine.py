@@ -59,7 +59,7 @@ def calibrated(
     settings = _filled(settings, *CPU_SERVER)
     if settings.async_scheduling is None and cost.provenance.device.startswith("cpu"):
         settings = settings.model_copy(update={"async_scheduling": False})
-    return Machine(cost, tokens, shape.max_len, request_latency), settings
+    return Machine(cost, tokens, shape.max_len, request_latency, cost.scatter), settings
 
 
 def gpu_defaults(system: str, total_bytes: int) -> tuple[int, int]:

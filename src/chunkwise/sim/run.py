@@ -12,6 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from chunkwise.engine.virtual_time import VirtualTime, seen_by
 from chunkwise.errors import EngineTrouble, UserMistake
 from chunkwise.settings import Settings
 from chunkwise.sim.record import Recorder, Simulation
+from chunkwise.sim.scatter import Scattered
 from chunkwise.sim.sources import ClosedLoop, OpenLoop, Source, Users
 from chunkwise.sim.traffic import Traffic
 
@@ -29,6 +31,18 @@ DEFAULT_BLOCK = 16
 PAUSE = 0.001
 MOST_PAUSES = 1000
 TELL_EVERY = 512  # steps
+
+
+class Prices(Protocol):
+    """What the simulator asks of a cost."""
+
+    def seconds(self, shape: StepShape) -> float:
+        """Return how long a step takes."""
+        ...
+
+    def covers(self, shape: StepShape) -> bool:
+        """Tell whether its cost was measured on steps as large."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,8 @@ class Machine:
     max_model_len: int
     request_latency: float = 0.0
     """Seconds from a client's sending to the scheduler: network, HTTP, tokenizer."""
+    scatter: tuple[float, ...] = ()
+    """How many times its price a step takes, drawn from these; none: exactly its price."""
 
 
 def simulate(
@@ -65,17 +81,21 @@ def simulate(
     else:
         arrival = np.zeros(len(traffic)) if traffic.arrival is None else traffic.arrival
         source = OpenLoop(arrival, machine.request_latency)
-    engine = _Engine(scheduler, machine, traffic, source, refused, longest)
+    engine = _Engine(scheduler, _prices(machine, seed), traffic, source, refused, longest)
     with seen_by(scheduler.scheduler, engine.clock):
         engine.run(tell)
     return engine.recorder.simulation(traffic, refused, engine.notes())
+
+
+def _prices(machine: Machine, seed: int) -> Prices:
+    return Scattered(machine.cost, machine.scatter, seed) if machine.scatter else machine.cost
 
 
 class _Engine:
     def __init__(
         self,
         scheduler: BareScheduler,
-        machine: Machine,
+        cost: Prices,
         traffic: Traffic,
         source: Source,
         refused: dict[int, str],
@@ -84,7 +104,7 @@ class _Engine:
         self.clock = VirtualTime()
         self.recorder = Recorder(len(traffic))
         self._scheduler = scheduler
-        self._machine = machine
+        self._cost = cost
         self._source = source
         self._refused = refused
         self._prompt: list[int] = traffic.prompt.tolist()
@@ -155,7 +175,7 @@ class _Engine:
 
     def _start(self, batch: Batch) -> float:
         start = max(self.clock.now, self._device_free)
-        shape, cost = batch.shape, self._machine.cost
+        shape, cost = batch.shape, self._cost
         end = self._device_free = start + cost.seconds(shape)
         self._beyond += not cost.covers(shape)
         self.recorder.cached += batch.cached
@@ -195,7 +215,7 @@ class _Engine:
         numbers = array("q", glide.names())
         decodes, context = len(numbers), glide.contexts()
         arrival = self._source.next()
-        now, free, cost = self.clock.now, self._device_free, self._machine.cost
+        now, free, cost = self.clock.now, self._device_free, self._cost
         in_flight = [end for _, end in flight]
         spans: list[tuple[float, float]] = []
         while len(spans) < most and now < arrival:
