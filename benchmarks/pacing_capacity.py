@@ -1,12 +1,18 @@
 """How much traffic keeps its promise: vLLM's default, the best static settings, paced.
 
-vLLM's real scheduler on a virtual clock, steps priced by silicon costs with 10%
-noise; the pacer knows nothing of them and learns as it goes. A request is good
-if its first token came within max(1 s, 3 x its unloaded prefill) and its P99 gap
-is within the target. Capacity is the highest Poisson rate at which 90% are good,
-the P99 of TTFT ÷ target is at most 5, and no prompt-length quartile is more than
-ten points below. Results are kept run by run, so that it can be stopped and
-taken up again. Usage: python benchmarks/pacing_capacity.py TRACES [--quick] [--processes 2]
+The pacer knows nothing of the steps' costs and learns as it goes. A request is
+good if its first token came within max(1 s, 3 x its unloaded prefill) and its P99
+gap is within the target. A rate holds if 90% are good, the P99 of TTFT ÷ target
+is at most 5, and no prompt-length quartile is more than ten points below.
+Capacity: the highest rate that holds, in steps of 2.5% of the saturation rate,
+Poisson arrivals for ten minutes; the median of three seeds, searched in each.
+Paced comes first; two minutes at its capacity pick a cell's three likeliest static
+settings; each of these has to hold one step above the best before it (first seed)
+to be searched itself. The single static is the one with the best mean share in
+those two minutes over all cells; `order` is our order and admission with that
+static's budget, so that paced ÷ order is what sizing chunks adds. Runs are kept
+one by one: it can be stopped (or stop itself, `--minutes`) and taken up again.
+Usage: python benchmarks/pacing_capacity.py TRACES [--quick] [--processes 2] [--minutes 70]
 """
 
 import argparse
@@ -14,333 +20,211 @@ import json
 import multiprocessing
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cache
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import fmean, median
 
-import numpy as np
+from pacing_cells import ENGINES, WORKLOADS, Kept, OutOfTime, keeps, traffic_of
+from pacing_table import table
 
 RESULTS = Path(__file__).parent / "results"
-KEPT = RESULTS / "pacing-capacity.jsonl"
-TABLE = RESULTS / "pacing-capacity.md"
-PACED = "chunkwise.engine.scheduler.SimulatedScheduler"
-SHARE, WARM_UP, NOISE = 0.9, 30.0, 0.1
 BUDGETS = (256, 512, 768, 1024, 1280, 1536, 2048, 3072, 4096, 8192)
 THRESHOLDS = (0, 256, 1024)
 QUICK_STATICS = ((512, 0), (1280, 0), (1536, 0), (2048, 0), (2048, 256), (8192, 0))
+STEP, MOST = 0.025, 42  # of the saturation rate: up to 1.05 of it
+BURSTY = (0.5, 0.7, 0.9)  # of the saturation rate
+CHAT_LOAD, BATCH_OFFERED = 0.5, 1.1  # of chat's own saturation; of what that leaves
+DEFAULT, PACED = {}, {"paced": True}
 
 
-@dataclass(frozen=True)
-class Engine:
-    name: str
-    model: str
-    system: str
-    tp: int
-    itl: float
-
-
-ENGINES = (
-    Engine("Qwen3-8B on H100", "Qwen/Qwen3-8B", "h100_sxm", 1, 0.050),
-    Engine("Qwen3-8B on A100", "Qwen/Qwen3-8B", "a100_sxm", 1, 0.100),
-    Engine("Llama-3.1-70B on 4xH100", "meta-llama/Meta-Llama-3.1-70B", "h100_sxm", 4, 0.075),
-)
-WORKLOADS = ("code", "conversation", "mooncake", "mix")
-FILES = {
-    "code": "azure_code_2023.csv",
-    "conversation": "azure_conv_2023.csv",
-    "mooncake": "mooncake_conversation.jsonl",
-    "mix": "azure_conv_2023.csv",
-}
-LONGEST = 32_768
-BATCH_SHARE = 0.2
-
-
-class Noisy:
-    """A cost whose steps take a tenth more or less, at random."""
-
-    def __init__(self, cost, seed: int):
-        self._cost = cost
-        self._rng = np.random.default_rng(seed)
-        self._left: list[float] = []
-        self.provenance, self.error = cost.provenance, cost.error
-        self.covers, self.largest_chunk = cost.covers, cost.largest_chunk
-
-    def seconds(self, shape) -> float:
-        if not self._left:
-            self._left = np.exp(self._rng.normal(0, NOISE, 4096)).tolist()
-        return self._cost.seconds(shape) * self._left.pop()
-
-
-@cache
-def machine_of(engine: Engine):
-    from chunkwise.settings import Settings
-    from chunkwise.sim.machine import on_gpu
-
-    machine, settings = on_gpu(
-        engine.model, engine.system, Settings(tensor_parallel_size=engine.tp)
-    )
-    return machine, settings
-
-
-@cache
-def traffic_of(traces: str, workload: str):
-    from chunkwise.sim.traffic import Traffic
-    from chunkwise.workload.readers import open_file
-    from chunkwise.workload.text_workload import Reading
-
-    path = Path(traces) / FILES[workload]
-    found = Traffic.of(open_file(path, path.name, Reading()))
-    found = found.only(np.flatnonzero(found.prompt + found.output < LONGEST))
-    if workload == "mix":
-        rng = np.random.default_rng(5)
-        batch = rng.random(len(found)) < BATCH_SHARE
-        prompts = np.where(batch, np.minimum(found.prompt * 4, 16_000), found.prompt)
-        names = tuple("batch" if one else "chat" for one in batch.tolist())
-        found = replace(found, prompt=prompts, classes=names)
-    return found
-
-
-def run(traces: str, engine: Engine, workload: str, arm: dict, when: dict, seed: int) -> dict:
-    """One simulation of one arm; `when` says rate and seconds, or the trace's own scale."""
-    from chunkwise.cost.step import StepShape
-    from chunkwise.sim.run import simulate
-
-    machine, settings = machine_of(engine)
-    traffic = traffic_of(traces, workload)
-    rng = np.random.default_rng(seed)
-    if "rate" in when:
-        count = max(50, int(when["rate"] * when["seconds"]))
-        start = int(rng.integers(0, len(traffic)))
-        chosen = (start + np.arange(count)) % len(traffic)
-        gaps = rng.exponential(1 / when["rate"], count)
-        traffic = replace(traffic.only(chosen), arrival=np.cumsum(gaps) - gaps[0])
-    elif "scale" in when:
-        scaled = traffic.scaled(when["scale"])
-        traffic = scaled.only(np.flatnonzero(scaled.arrival < when["seconds"]))
-    else:
-        count = min(len(traffic), when["requests"])
-        traffic = replace(traffic.only(np.arange(count)), arrival=np.zeros(count))
-    given = settings.to_llm()
-    if "budget" in arm:
-        given["max_num_batched_tokens"] = arm["budget"]
-        given["max_num_seqs"] = min(given["max_num_seqs"], arm["budget"])
-        given["long_prefill_token_threshold"] = arm["threshold"]
-    settings = type(settings)(**given)
-    os.environ["CHUNKWISE"] = "on"
-    os.environ["CHUNKWISE_ITL"] = f"{engine.itl * 1000:.0f}ms"
-    os.environ["CHUNKWISE_TTFT"] = "1s"
-    os.environ["CHUNKWISE_CLASSES"] = "chat,batch:ttft=none:itl=none"
-    noisy = replace(machine, cost=Noisy(machine.cost, seed + 1000))
-    found = simulate(
-        traffic, settings, noisy, scheduler_cls=PACED if arm.get("paced") else None, seed=seed
-    )
-    measured = found.measured
-    alone = np.array(
-        [machine.cost.seconds(StepShape.of([(int(p), 0)])) for p in measured.prompt_tokens]
-    )
-    due = np.maximum(1.0, 3 * alone)
-    late = np.where(measured.token_counts > 0, measured.ttft / due, np.inf)
-    good = (late <= 1) & (measured.gap_quantile(0.99) <= engine.itl)
-    judged = measured.arrival >= WARM_UP if "requests" not in when else measured.arrival >= 0
-    batch = np.zeros(len(good), dtype=bool)
-    if traffic.classes is not None:
-        batch = np.array([name == "batch" for name in traffic.classes])
-    judged &= ~batch
-    quarters = measured.prompt_quarter
-    seconds = float(measured.token_times.max() - measured.arrival.min())
-    rate = len(measured) / seconds
-    if "requests" in when:  # steady state: between the first and the last fifth to end
-        early, late_end = np.quantile(measured.end_to_end, (0.2, 0.8))
-        rate = 0.6 * len(measured) / float(late_end - early)
-    return {
-        "share": float(good[judged].mean()) if judged.any() else 0.0,
-        "quartiles": [
-            float(good[judged & (quarters == q)].mean()) if (judged & (quarters == q)).any() else 1
-            for q in range(4)
-        ],
-        "late_p99": float(np.quantile(late[judged], 0.99)) if judged.any() else 0.0,
-        "worst_wait": float(measured.ttft[measured.token_counts > 0].max()),
-        "ttft_share": float((late[judged] <= 1).mean()) if judged.any() else 0.0,
-        "rate": rate,
-        "batch_tokens": float(measured.token_counts[batch].sum() / seconds),
-        "preemptions": found.preemptions,
-        "steps": len(found.steps),
-    }
-
-
-def keeps(result: dict) -> bool:
-    return (
-        result["share"] >= SHARE
-        and result["late_p99"] <= 5
-        and min(result["quartiles"]) >= SHARE - 0.1
-    )
-
-
-class Kept:
-    """Results by key, on disk after each run."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._found = {}
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
-                self._found[row["key"]] = row["result"]
-
-    def get(self, traces, engine, workload, arm, when, seed) -> dict:
-        key = json.dumps([engine.name, workload, arm, when, seed], sort_keys=True)
-        if key not in self._found:
-            self._found[key] = run(traces, engine, workload, arm, when, seed)
-            with self._path.open("a") as file:
-                file.write(json.dumps({"key": key, "result": self._found[key]}) + "\n")
-        return self._found[key]
-
-
-def capacity(ask, limit: float, looks: int, seeds: int) -> float:
-    """Bisect the rate below the limit at the first seed; the others may only lower it."""
-    low, high = 0.0, limit
-    for _ in range(looks):
-        middle = (low + high) / 2
-        low, high = (middle, high) if keeps(ask(middle, 0)) else (low, middle)
-    for seed in range(1, seeds):
-        while low > 0 and not keeps(ask(low, seed)):
-            low *= 0.95
-            if low < limit / 50:
-                return 0.0
+def highest(holds, guess: int, most: int = MOST) -> int:
+    """Return the highest step that holds: from the guess in growing strides, then between."""
+    low, high, at, stride = 0, most + 1, max(1, min(most, guess)), 1
+    while high - low > 1:
+        if holds(at):
+            low, at = at, at + stride
+        else:
+            high, at = at, at - stride
+        stride *= 2
+        if not low < at < high:
+            at = (low + high) // 2
     return low
 
 
-def cell(task) -> dict:
-    """Everything about one engine and one workload."""
-    traces, engine, workload, quick, place = task
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    kept = Kept(Path(place))
-    short, whole = (90, 150) if quick else (120, 600)
-    seeds, looks = (1, 4) if quick else (3, 6)
-    default, paced = {}, {"paced": True}
-    requests = 300 if quick else 1500
+class Cell:
+    """One engine and one workload. Usage: `Cell(task).first()`, later `Cell(task).rest(single)`."""
 
-    def ask(arm, when, seed=0):
-        return kept.get(traces, engine, workload, arm, when, seed)
+    def __init__(self, task):
+        self.traces, self.engine, self.workload, self.quick, place, deadline = task
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        self.kept = Kept(Path(place), deadline)
+        self.short, self.whole = (60, 150) if self.quick else (120, 600)
+        self.seeds = 1 if self.quick else 3
+        statics = QUICK_STATICS
+        if not self.quick:
+            statics = [(b, t) for b in BUDGETS for t in THRESHOLDS if t < b]
+        self.statics = [{"budget": b, "threshold": t} for b, t in statics]
 
-    saturation = max(
-        ask(arm, {"requests": requests})["rate"]
-        for arm in (default, {"budget": 2048, "threshold": 0})
-    )
-    statics = [{"budget": b, "threshold": t} for b, t in QUICK_STATICS]
-    if not quick:
-        statics = [{"budget": b, "threshold": t} for b in BUDGETS for t in THRESHOLDS if t < b]
-    at = {"rate": round(0.75 * saturation, 4), "seconds": short}
-    screened = sorted(statics, key=lambda arm: -ask(arm, at)["share"])
-    best_arms = screened[: 1 if quick else 3]
+    def ask(self, arm, when, seed=0, surely=True):
+        return self.kept.get(self.traces, self.engine, self.workload, arm, when, seed, surely)
 
-    def capacity_of(arm):
-        return capacity(
-            lambda rate, seed: ask(arm, {"rate": round(rate, 4), "seconds": whole}, seed),
-            1.1 * saturation,
-            looks,
-            seeds,
-        )
+    def saturated(self, **of) -> dict:
+        """All at once, no promise: the better of two large budgets."""
+        when = {"requests": 300 if self.quick else 1500, **of}
+        arms = (DEFAULT, {"budget": 2048, "threshold": 0})
+        return max((self.ask(arm, when) for arm in arms), key=lambda found: found["rate"])
 
-    found = {
-        "engine": engine.name,
-        "workload": workload,
-        "saturation": saturation,
-        "screen": {json.dumps(arm): ask(arm, at)["share"] for arm in statics},
-        "default": capacity_of(default),
-        "static": {json.dumps(arm): capacity_of(arm) for arm in best_arms},
-        "paced": capacity_of(paced),
-        "bursty": [],
-    }
-    own = len(traffic_of(traces, workload)) / float(traffic_of(traces, workload).arrival[-1])
-    for share in (0.7,) if quick else (0.5, 0.7, 0.9):
-        when = {"scale": round(share * saturation / own, 4), "seconds": whole}
-        arms = {"default": default, "paced": paced}
-        arms |= {json.dumps(arm): arm for arm in best_arms}
-        found["bursty"].append(
-            {"load": share, **{name: ask(arm, when) for name, arm in arms.items()}}
-        )
-    return found
+    def holds(self, arm, step: int, seed: int) -> bool:
+        rate = round(step * STEP * self.saturation, 4)
+        return keeps(self.ask(arm, {"rate": rate, "seconds": self.whole}, seed, surely=False))
+
+    def capacity(self, arm, guess: float) -> list[float]:
+        """Each seed's highest rate, as a share of the saturation rate."""
+        found: list[int] = []
+        for seed in range(self.seeds):
+            near = found[-1] if found else round(guess / STEP)
+            found.append(highest(lambda step, seed=seed: self.holds(arm, step, seed), near))
+        return [round(step * STEP, 4) for step in found]
+
+    def first(self) -> dict:
+        """What the choice of statics needs: saturation, paced's capacity, the short windows."""
+        self.saturation = self.saturated()["rate"]
+        paced = self.capacity(PACED, 0.8)
+        rate = (median(paced) or 0.5) * self.saturation
+        at = {"rate": round(rate, 4), "seconds": self.short}
+        return {
+            "engine": self.engine.name,
+            "workload": self.workload,
+            "saturation": self.saturation,
+            "capacity": {"paced": paced},
+            "screen": {name(arm): self.ask(arm, at)["share"] for arm in self.statics},
+            "bursty": [],
+        }
+
+    def rest(self, single: dict | None) -> dict:
+        """Everything else, of the single static only if given; without time, less."""
+        found = self.first()
+        try:
+            self._rest(found, single)
+        except OutOfTime:
+            found["unfinished"] = True
+        return found
+
+    def _rest(self, found: dict, single: dict | None) -> None:
+        capacities = found["capacity"]
+        top = sorted(found["screen"], key=lambda arm: -found["screen"][arm])
+        best = self._best(top[: 1 if self.quick else 3], median(capacities["paced"]))
+        found["static"], capacities["static"] = best
+        capacities["default"] = self.capacity(DEFAULT, 0.4)
+        arms = {"default": DEFAULT, "static": json.loads(best[0]), "paced": PACED}
+        loads = BURSTY[1:2] if self.quick else BURSTY
+        found["bursty"] = [{"load": load, **self._bursty(load, arms)} for load in loads]
+        if self.workload == "mix":
+            found["mix"] = self._mix(arms)
+        if single is not None:
+            order = {**single, "order": True}
+            capacities["single"] = self.capacity(single, median(capacities["static"]))
+            capacities["order"] = self.capacity(order, median(capacities["paced"]))
+            for row in found["bursty"]:
+                row |= self._bursty(row["load"], {"single": single, "order": order})
+
+    def _best(self, names: list[str], guess: float) -> tuple[str, list[float]]:
+        best, most = names[0], self.capacity(json.loads(names[0]), guess)
+        for other in names[1:]:
+            arm, above = json.loads(other), round(most[0] / STEP) + 1
+            if above <= MOST and self.holds(arm, above, 0):
+                got = self.capacity(arm, above * STEP)
+                if median(got) > median(most):
+                    best, most = other, got
+        return best, most
+
+    def _bursty(self, load: float, arms: dict) -> dict:
+        traffic = traffic_of(self.traces, self.workload)
+        own = len(traffic) / float(traffic.arrival[-1])
+        when = {"scale": round(load * self.saturation / own, 4), "seconds": self.whole}
+        return {arm: self.ask(setting, when) for arm, setting in arms.items()}
+
+    def _mix(self, arms: dict) -> dict:
+        """Chat at half its own saturation, and more batch than the other half can do."""
+        chat, batch = self.saturated(only="chat"), self.saturated(only="batch")
+        left = (1 - CHAT_LOAD) * batch["rate"]
+        when = {
+            "chat": round(CHAT_LOAD * chat["rate"], 4),
+            "batch": round(BATCH_OFFERED * left, 4),
+            "seconds": self.whole,
+        }
+        return {"left": left * batch["tokens"]} | {
+            arm: self.ask(setting, when) for arm, setting in arms.items()
+        }
 
 
-def table(cells: list[dict]) -> str:
-    lines = [
-        "| engine | workload | saturation | default | best static | paced | ÷ default | ÷ static "
-        "| ÷ saturation |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    gains, own = [], []
-    for one in cells:
-        arm, static = max(one["static"].items(), key=lambda item: item[1])
-        setting = json.loads(arm)
-        to_default = one["paced"] / one["default"] if one["default"] else float("nan")
-        to_static = one["paced"] / static if static else float("nan")
-        gains += [to_default] if one["default"] and one["paced"] else []
-        own += [to_static] if static and one["paced"] else []
-        lines.append(
-            f"| {one['engine']} | {one['workload']} | {one['saturation']:.2f}/s | "
-            f"{one['default']:.2f} | {static:.2f} ({setting['budget']}/{setting['threshold']}) | "
-            f"{one['paced']:.2f} | {to_default:.2f} | {to_static:.2f} | "
-            f"{one['paced'] / one['saturation']:.2f} |"
-        )
-    if gains and own:
-        lines.append("")
-        lines.append(
-            f"Geometric means over cells where neither is zero: paced ÷ default "
-            f"{geometric_mean(gains):.2f}, paced ÷ each cell's best static "
-            f"{geometric_mean(own):.2f}."
-        )
-    lines += ["", "| engine | workload | load | default | best static | paced | worst wait paced |"]
-    lines.append("|---|---|---:|---:|---:|---:|---:|")
-    for one in cells:
-        for row in one["bursty"]:
-            static = max(
-                value["share"]
-                for name, value in row.items()
-                if name not in ("load", "default", "paced")
-            )
-            lines.append(
-                f"| {one['engine']} | {one['workload']} | {row['load']:.0%} | "
-                f"{row['default']['share']:.1%} | {static:.1%} | {row['paced']['share']:.1%} | "
-                f"{row['paced']['worst_wait']:.1f} s |"
-            )
-    return "\n".join(lines) + "\n"
+def name(arm: dict) -> str:
+    return json.dumps(arm, sort_keys=True)
+
+
+def first(task) -> dict | None:
+    try:
+        return Cell(task).first()
+    except OutOfTime:
+        return None
+
+
+def rest(task, single: dict | None) -> dict:
+    return Cell(task).rest(single)
+
+
+def best_single(cells: list[dict]) -> dict:
+    """The static setting with the best mean share over the cells."""
+    screens = [cell["screen"] for cell in cells]
+    return json.loads(max(screens[0], key=lambda arm: fmean(one[arm] for one in screens)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", help="folder with the public traces")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one engine, two workloads")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no run after these")
     given = parser.parse_args()
-    engines = ENGINES[:1] if given.quick else ENGINES
-    workloads = WORKLOADS[:2] if given.quick else WORKLOADS
-    name = "-quick" if given.quick else ""
-    tasks = [
-        (
-            given.traces,
-            engine,
-            workload,
-            given.quick,
-            str(
-                KEPT.with_name(f"pacing-capacity{name}-{engine.system}{engine.tp}-{workload}.jsonl")
-            ),
-        )
-        for engine in engines
-        for workload in workloads
-    ]
+    stem = "pacing-capacity-quick" if given.quick else "pacing-capacity"
+    deadline = time.time() + 60 * given.minutes
+    tasks = []
+    for engine in ENGINES[:1] if given.quick else ENGINES:
+        for workload in WORKLOADS[:2] if given.quick else WORKLOADS:
+            place = RESULTS / f"{stem}-{engine.system}{engine.tp}-{workload}.jsonl"
+            tasks.append((given.traces, engine, workload, given.quick, str(place), deadline))
     context = multiprocessing.get_context("spawn")
-    cells = []
     with ProcessPoolExecutor(min(given.processes, len(tasks)), context) as pool:
-        for number, found in enumerate(pool.map(cell, tasks), 1):
-            cells.append(found)
-            print(f"{number} of {len(tasks)} cells", file=sys.stderr)
-    shown = table(cells)
-    print(shown)
-    TABLE.with_name(f"pacing-capacity{name}.md").write_text(shown)
-    TABLE.with_name(f"pacing-capacity{name}.json").write_text(json.dumps(cells, indent=1) + "\n")
+        cells = each(pool, first, tasks, [None] * len(tasks))
+        begun = [task for task, cell in zip(tasks, cells, strict=True) if cell]
+        cells = [cell for cell in cells if cell]
+        if not cells:
+            sys.exit("There was no time for a single cell: give more --minutes.")
+        single = best_single(cells)
+
+        def write(cells: list[dict]) -> None:
+            done = [cell for cell in cells if "static" in cell]
+            shown = table(done, single, len(tasks))
+            (RESULTS / f"{stem}.md").write_text(shown)
+            (RESULTS / f"{stem}.json").write_text(json.dumps(done, indent=1) + "\n")
+
+        for part in (None, single):  # what matters most of all cells first
+            cells = each(pool, rest, begun, cells, part, after=write)
+    print((RESULTS / f"{stem}.md").read_text())
+
+
+def each(pool, work, tasks, known, *extra, after=lambda cells: None) -> list:
+    """Do all, tell of each as it ends; return what is known of each task after that."""
+    coming = {pool.submit(work, task, *extra): place for place, task in enumerate(tasks)}
+    found = list(known)
+    for done in as_completed(coming):
+        place = coming[done]
+        found[place] = done.result()
+        after(found)
+        shares = (found[place] or {}).get("capacity", "no time")
+        print(f"{tasks[place][1].name}, {tasks[place][2]}: {shares}", file=sys.stderr, flush=True)
+    return found
 
 
 if __name__ == "__main__":

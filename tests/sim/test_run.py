@@ -10,6 +10,7 @@ from tests.sim import schedulers_for_tests
 from tests.sim.costs_for_tests import LinearCost
 
 from chunkwise.errors import EngineTrouble, UserMistake
+from chunkwise.measured import Measured
 from chunkwise.settings import Settings
 from chunkwise.sim.record import Simulation
 from chunkwise.sim.run import Machine, simulate
@@ -241,3 +242,21 @@ def test_nothing_to_simulate(machine: Machine) -> None:
 def test_an_unknown_scheduler_class_is_named(machine: Machine) -> None:
     with pytest.raises(UserMistake, match=r"chunkwise\.NoSuchScheduler"):
         simulate(Traffic.made(10, 10, 1), SMALL, machine, scheduler_cls="chunkwise.NoSuchScheduler")
+
+
+def test_an_early_end_keeps_what_came(machine: Machine) -> None:
+    traffic = Traffic.made(300, 200, 200, 0.5).at_rate(20.0)
+    whole = simulate(traffic, SMALL, machine)
+    asked: list[float] = []
+
+    def stop(measured: Measured, now: float) -> bool:
+        assert measured.token_times.max() <= now
+        asked.append(now)
+        return len(asked) == 2
+
+    part = simulate(traffic, SMALL, machine, stop=stop)
+    came = whole.measured.token_times <= asked[-1]
+    assert len(asked) == 2
+    assert part.measured.arrival.tolist() == whole.measured.arrival.tolist()
+    assert len(part.measured.token_times) == came.sum() < len(came)
+    assert same(whole, simulate(traffic, SMALL, machine, stop=lambda measured, now: False))

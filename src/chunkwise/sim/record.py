@@ -91,21 +91,24 @@ class Recorder:
         self._times.append(now)
         self._counts.append(len(tokens))
 
-    def simulation(
-        self, traffic: Traffic, refused: Mapping[int, str], notes: tuple[str, ...]
-    ) -> Simulation:
-        """Return it all as columns."""
-        owners = np.frombuffer(self._owners, dtype=np.int64)
+    def measured(self, traffic: Traffic) -> Measured:
+        """Return the tokens that have come, request after request."""
+        owners = np.frombuffer(self._owners, dtype=np.int64).copy()
         times = np.repeat(np.asarray(self._times), np.asarray(self._counts, dtype=np.int64))
         order = np.argsort(owners, kind="stable")
-        cached = np.zeros(len(traffic), dtype=np.int64)
-        for number, tokens in self.cached:
-            cached[number] = tokens
-        measured = Measured(
+        return Measured(
             np.asarray(self.arrival),
             traffic.prompt,
             np.bincount(owners, minlength=len(traffic)).astype(np.int64),
             times[order],
             traffic.classes,
         )
-        return Simulation(measured, Steps.of(self.steps), cached, refused, notes)
+
+    def simulation(
+        self, traffic: Traffic, refused: Mapping[int, str], notes: tuple[str, ...]
+    ) -> Simulation:
+        """Return it all as columns."""
+        cached = np.zeros(len(traffic), dtype=np.int64)
+        for number, tokens in self.cached:
+            cached[number] = tokens
+        return Simulation(self.measured(traffic), Steps.of(self.steps), cached, refused, notes)

@@ -20,6 +20,7 @@ from chunkwise.cost.step import StepCost, StepShape
 from chunkwise.engine.bare_scheduler import BareScheduler, Batch
 from chunkwise.engine.virtual_time import VirtualTime, seen_by
 from chunkwise.errors import EngineTrouble, UserMistake
+from chunkwise.measured import Measured
 from chunkwise.settings import Settings
 from chunkwise.sim.record import Recorder, Simulation
 from chunkwise.sim.scatter import Scattered
@@ -31,6 +32,10 @@ DEFAULT_BLOCK = 16
 PAUSE = 0.001
 MOST_PAUSES = 1000
 TELL_EVERY = 512  # steps
+ASK_EVERY = 1024  # steps; putting the tokens so far in order takes a while
+
+Stop = Callable[[Measured, float], bool]
+"""Looks at what has come until now; whether that is enough. Who did not come has no tokens."""
 
 
 class Prices(Protocol):
@@ -66,10 +71,12 @@ def simulate(
     scheduler_cls: str | None = None,
     seed: int = 0,
     tell: Callable[[float], None] | None = None,
+    stop: Stop | None = None,
 ) -> Simulation:
     """Serve the traffic on one engine. Usage: `simulate(traffic, Settings(), machine).measured`.
 
     Without users requests come at their own times; where they have none, all at once.
+    `stop` may end it early, now and then: the result is then what came until there.
     """
     if not len(traffic):
         raise UserMistake("There are no requests: there is nothing to simulate.")
@@ -82,8 +89,12 @@ def simulate(
         arrival = np.zeros(len(traffic)) if traffic.arrival is None else traffic.arrival
         source = OpenLoop(arrival, machine.request_latency)
     engine = _Engine(scheduler, _prices(machine, seed), traffic, source, refused, longest)
+    if users is None:  # who does not come before an early end keeps the time it was to come at
+        engine.recorder.arrival = arrival.tolist()
     with seen_by(scheduler.scheduler, engine.clock):
-        engine.run(tell)
+        engine.run(
+            tell, stop and (lambda: stop(engine.recorder.measured(traffic), engine.clock.now))
+        )
     return engine.recorder.simulation(traffic, refused, engine.notes())
 
 
@@ -122,12 +133,19 @@ class _Engine:
         share = self._beyond / len(self.recorder.steps)
         return (f"{share:.1%} of steps are larger than what their cost was measured on",)
 
-    def run(self, tell: Callable[[float], None] | None) -> None:
+    def run(
+        self, tell: Callable[[float], None] | None, stop: Callable[[], bool] | None = None
+    ) -> None:
         scheduler, clock, depth = self._scheduler, self.clock, self._scheduler.depth
         flight: deque[tuple[Batch, float]] = deque()
         total, pauses, steady = self._left, 0, False
+        asked = 0
         last: Batch | None = None
         while self._left:
+            if stop is not None and len(self.recorder.steps) >= asked + ASK_EVERY:
+                asked = len(self.recorder.steps)
+                if stop():
+                    return
             self._take_in()
             if steady and len(flight) == depth - 1:
                 steady = False
