@@ -48,28 +48,16 @@ FILES = {
 }
 
 
-class Noisy:
-    """A cost whose steps take a tenth more or less, at random."""
-
-    def __init__(self, cost, seed: int):
-        self._cost = cost
-        self._rng = np.random.default_rng(seed)
-        self._left: list[float] = []
-        self.provenance, self.error = cost.provenance, cost.error
-        self.covers, self.largest_chunk = cost.covers, cost.largest_chunk
-
-    def seconds(self, shape) -> float:
-        if not self._left:
-            self._left = np.exp(self._rng.normal(0, NOISE, 4096)).tolist()
-        return self._cost.seconds(shape) * self._left.pop()
-
-
 @cache
 def machine_of(engine: Engine):
     from chunkwise.settings import Settings
     from chunkwise.sim.machine import on_gpu
 
-    return on_gpu(engine.model, engine.system, Settings(tensor_parallel_size=engine.tp))
+    machine, settings = on_gpu(
+        engine.model, engine.system, Settings(tensor_parallel_size=engine.tp)
+    )
+    ratios = np.exp(np.random.default_rng(0).normal(0, NOISE, 4096))
+    return replace(machine, scatter=tuple(ratios.tolist())), settings
 
 
 @cache
@@ -184,7 +172,7 @@ def run(
     found = simulate(
         traffic,
         type(settings)(**given),
-        replace(machine, cost=Noisy(machine.cost, seed + 1000)),
+        machine,
         scheduler_cls=PACED if arm.get("paced") or arm.get("order") else None,
         seed=seed,
         stop=None if "requests" in when else stop,
