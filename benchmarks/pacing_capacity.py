@@ -5,7 +5,8 @@ good if its first token came within max(1 s, 3 x its unloaded prefill) and its P
 gap is within the target. A rate holds if 90% are good, the P99 of TTFT ÷ target
 is at most 5, and no prompt-length quartile is more than ten points below.
 Capacity: the highest rate that holds, in steps of 2.5% of the saturation rate,
-Poisson arrivals for ten minutes; the median of three seeds, searched in each.
+Poisson arrivals for ten minutes, searched with one seed and lowered until it
+holds with two seeds of three.
 Paced comes first; two minutes at its capacity pick a cell's three likeliest static
 settings; each of these has to hold one step above the best before it (first seed)
 to be searched itself. The single static is the one with the best mean share in
@@ -23,7 +24,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 from pacing_cells import ENGINES, WORKLOADS, Kept, OutOfTime, keeps, traffic_of
 from pacing_table import table
@@ -79,19 +80,20 @@ class Cell:
         rate = round(step * STEP * self.saturation, 4)
         return keeps(self.ask(arm, {"rate": rate, "seconds": self.whole}, seed, surely=False))
 
-    def capacity(self, arm, guess: float) -> list[float]:
-        """Each seed's highest rate, as a share of the saturation rate."""
-        found: list[int] = []
-        for seed in range(self.seeds):
-            near = found[-1] if found else round(guess / STEP)
-            found.append(highest(lambda step, seed=seed: self.holds(arm, step, seed), near))
-        return [round(step * STEP, 4) for step in found]
+    def capacity(self, arm, guess: float) -> float:
+        """The highest rate, as a share of the saturation rate: the first seed's, lowered until
+        one of the other two holds as well, and so most of them."""
+        step = highest(lambda step: self.holds(arm, step, 0), round(guess / STEP))
+        others = range(1, self.seeds)
+        while step and others and not any(self.holds(arm, step, seed) for seed in others):
+            step -= 1
+        return round(step * STEP, 4)
 
     def first(self) -> dict:
         """What the choice of statics needs: saturation, paced's capacity, the short windows."""
         self.saturation = self.saturated()["rate"]
         paced = self.capacity(PACED, 0.8)
-        rate = (median(paced) or 0.5) * self.saturation
+        rate = (paced or 0.5) * self.saturation
         at = {"rate": round(rate, 4), "seconds": self.short}
         return {
             "engine": self.engine.name,
@@ -114,7 +116,7 @@ class Cell:
     def _rest(self, found: dict, single: dict | None) -> None:
         capacities = found["capacity"]
         top = sorted(found["screen"], key=lambda arm: -found["screen"][arm])
-        best = self._best(top[: 1 if self.quick else 3], median(capacities["paced"]))
+        best = self._best(top[: 1 if self.quick else 3], capacities["paced"])
         found["static"], capacities["static"] = best
         capacities["default"] = self.capacity(DEFAULT, 0.4)
         arms = {"default": DEFAULT, "static": json.loads(best[0]), "paced": PACED}
@@ -124,18 +126,18 @@ class Cell:
             found["mix"] = self._mix(arms)
         if single is not None:
             order = {**single, "order": True}
-            capacities["single"] = self.capacity(single, median(capacities["static"]))
-            capacities["order"] = self.capacity(order, median(capacities["paced"]))
+            capacities["single"] = self.capacity(single, capacities["static"])
+            capacities["order"] = self.capacity(order, capacities["paced"])
             for row in found["bursty"]:
                 row |= self._bursty(row["load"], {"single": single, "order": order})
 
-    def _best(self, names: list[str], guess: float) -> tuple[str, list[float]]:
+    def _best(self, names: list[str], guess: float) -> tuple[str, float]:
         best, most = names[0], self.capacity(json.loads(names[0]), guess)
         for other in names[1:]:
-            arm, above = json.loads(other), round(most[0] / STEP) + 1
+            arm, above = json.loads(other), round(most / STEP) + 1
             if above <= MOST and self.holds(arm, above, 0):
                 got = self.capacity(arm, above * STEP)
-                if median(got) > median(most):
+                if got > most:
                     best, most = other, got
         return best, most
 

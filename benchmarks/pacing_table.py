@@ -1,7 +1,7 @@
-"""The tables of pacing_capacity.py. Capacities are medians over seeds, with their range."""
+"""The tables of pacing_capacity.py. Capacities are requests a second."""
 
 import json
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 
 ARMS = ("default", "static", "single", "order", "paced")
 
@@ -35,7 +35,7 @@ def _capacities(cells: list[dict]) -> list[str]:
         lines.append(
             f"| {cell['engine']} | {cell['workload']} | {cell['saturation']:.2f}/s | "
             f"{' | '.join(shown)} | {_ratio(cell, 'default')} | {_ratio(cell, 'static')} | "
-            f"{median(cell['capacity']['paced']):.2f} |"
+            f"{cell['capacity']['paced']:.2f} |"
         )
     return lines
 
@@ -45,7 +45,7 @@ def _means(cells: list[dict]) -> list[str]:
     labels = ("default", "each cell's best static", "the single static", "order alone")
     for arm, label in zip(ARMS, labels, strict=False):
         known = [cell["capacity"] for cell in cells if arm in cell["capacity"]]
-        pairs = [(median(one["paced"]), median(one[arm])) for one in known]
+        pairs = [(one["paced"], one[arm]) for one in known]
         both = [paced / other for paced, other in pairs if paced and other]
         if not pairs:
             continue
@@ -56,7 +56,7 @@ def _means(cells: list[dict]) -> list[str]:
             f"- Paced ÷ {label}: {mean} (geometric mean of {len(both)} cells; left out: "
             f"{zero} where {label} has no capacity, {lost} where paced has none)"
         )
-    own = [median(cell["capacity"]["paced"]) for cell in cells]
+    own = [cell["capacity"]["paced"] for cell in cells]
     if own and all(own):
         lines.append(f"- Paced ÷ saturation: {geometric_mean(own):.2f}")
     return lines
@@ -109,13 +109,12 @@ def _rate(cell: dict, arm: str) -> str:
     found = cell["capacity"].get(arm)
     if found is None:
         return "—"
-    low, middle, high = (of(found) * cell["saturation"] for of in (min, median, max))
-    return f"{middle:.2f}" + (f" [{low:.2f}, {high:.2f}]" if low < high else "")
+    return f"{found * cell['saturation']:.2f}"
 
 
 def _ratio(cell: dict, arm: str) -> str:
-    other = median(cell["capacity"].get(arm, [0]))
-    return f"{median(cell['capacity']['paced']) / other:.2f}" if other else "—"
+    other = cell["capacity"].get(arm)
+    return f"{cell['capacity']['paced'] / other:.2f}" if other else "—"
 
 
 def _setting(arm: dict) -> str:
