@@ -8,6 +8,7 @@ from tests.pacing.made_jobs import GPU, jobs
 
 from chunkwise.pacing.decision import Moment, decide
 from chunkwise.pacing.job import Job
+from chunkwise.pacing.relegation import relegate
 from chunkwise.pacing.share import SHARE, Share, too_long
 from chunkwise.pacing.window import LINE, WIDTH, Window
 
@@ -63,10 +64,28 @@ def test_who_cannot_be_in_time_leaves_the_window_and_keeps_its_place_in_line() -
     fresh = Job("fresh", 99, 100, deadline=11.0, added=10.0)
     window.add(fresh)
     for _ in range(3):
-        head = window.head(always, 10.0)
+        head = window.head(always, 3.0)
     assert head[0] is fresh
     assert [job.number for job in head[1:]] == list(range(LINE))
-    assert window.oldest(always) is late[0]
+    assert window.heads(always) == [late[0]]
+
+
+def test_the_lost_stand_behind_those_who_are_only_late_and_have_every_other_turn() -> None:
+    window, share = Window(), Share()
+    lost = [Job(f"l{number}", number, 100, deadline=1.0, added=0.0) for number in range(20)]
+    late = [Job(f"w{number}", number, 100, deadline=7.0, added=6.0) for number in range(20, 40)]
+    for job in lost + late:
+        window.add(job)
+    for _ in range(3):
+        head = window.head(always, 8.5)
+    order, aside = relegate(head, 8.5, 1.0)
+    assert [job.number for job in order] == [*range(20, 20 + LINE), *range(LINE)]
+    assert len(aside) == len(order)
+    turns = []
+    for _ in range(3):
+        turns.append(share.whose(window.heads(always)))
+        share.served()
+    assert turns == [late[0], lost[0], late[0]]
 
 
 def test_a_tenth_of_the_steps() -> None:
@@ -116,9 +135,7 @@ def test_everyone_ends_and_the_late_are_not_forgotten_under_overload() -> None:
         for _ in range(2):  # two prompts a step: about twice what fits
             window.add(Job(f"s{number}", number, 900, deadline=now + 1.0, added=now))
             number += 1
-        lines = window.oldest(waits)
-        late = [job for job in begun if job.aside] + ([lines] if lines else [])
-        oldest = min(late, key=lambda job: job.number, default=None)
+        oldest = share.whose([job for job in begun if job.aside] + window.heads(waits))
         wanted = oldest is not None and too_long(oldest, now)
         turn = share.turn(wanted)
         moment = Moment(now, 8192, decodes, decodes, decodes * 500, allowance=0.04)

@@ -261,7 +261,7 @@ class Pacer:
 
     def _oldest(self, begun: list[Job], now: float) -> Job | None:
         """Return whose turn it is, if one has waited too long and it is time."""
-        oldest = self._prompts.oldest(begun)
+        oldest = self._share.whose(self._prompts.late(begun))
         turn = self._share.turn(oldest is not None and too_long(oldest, now))
         self.counts.turns += turn
         return oldest if turn else None

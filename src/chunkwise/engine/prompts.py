@@ -97,12 +97,10 @@ class Prompts:
             waiting.append(job)
         return begun, waiting, blocked[:MOST_BLOCKED]
 
-    def oldest(self, begun: list[Job]) -> Job | None:
-        """Return the first of those who have no deadline to make, in order of arrival."""
-        late = [job for job in begun if job.patient or job.aside]
-        if (first := self._window.oldest(self._waits)) is not None:
-            late.append(first)
-        return min(late, key=lambda job: job.number, default=None)
+    def late(self, begun: list[Job]) -> list[Job]:
+        """Return those who have no deadline to make: who has begun, and the first who wait."""
+        patient = [job for job in begun if job.patient or job.aside]
+        return patient + self._window.heads(self._waits)
 
     def first_in_line(self) -> tuple[str | None, int]:
         """Return who has been there longest of those who can run, and what is left of it."""

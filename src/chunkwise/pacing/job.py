@@ -17,6 +17,7 @@ class Job:
         "context",
         "deadline",
         "left",
+        "lost",
         "moved",
         "name",
         "number",
@@ -53,6 +54,7 @@ class Job:
         self.started = started  # holds blocks already
         self.resumed = False  # was generating, and lost its blocks
         self.aside = False  # cannot make its deadline any more
+        self.lost = False  # ... nor come much sooner than never
         self.work = 0.0  # predicted seconds, by `relegation.price`
         self.priced = -1  # tokens left when it was priced
         self.request = request  # the engine's own, which nobody here looks into

@@ -87,5 +87,5 @@ def _ranked(walk: list[Job], aside: set[str]) -> list[Job]:
             in_time.append(job)
     for line in (back, late):
         if len(line) > 1:
-            line.sort(key=lambda job: job.number)
+            line.sort(key=lambda job: (job.lost, job.number))
     return back + in_time + late + patient

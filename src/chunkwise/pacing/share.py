@@ -5,9 +5,11 @@ others. Moving the late to the front collapses under overload: everyone is late
 then. So the oldest earns a tenth of a turn with each step, and while it is its
 turn it goes first and nobody else may begin. Invariant: while one waits past
 its bound, turns come to at least a tenth of the steps; a turn lasts until the
-oldest got a token, and what it lasts is paid for before the next.
+oldest got a token, and what it lasts is paid for before the next; those who are
+past saving have every other turn, so that they neither hold up the others nor starve.
 """
 
+from collections.abc import Iterable
 from math import inf
 
 from chunkwise.pacing.job import Job
@@ -31,6 +33,11 @@ class Share:
     def __init__(self) -> None:
         self._credit = 0.0
         self._open = False
+        self._lost_next = False
+
+    def whose(self, late: Iterable[Job]) -> Job | None:
+        """Return the oldest; every other time, of those who are lost anyway."""
+        return min(late, key=lambda job: (job.lost != self._lost_next, job.number), default=None)
 
     def turn(self, wanted: bool) -> bool:
         """Tell whether this step is the oldest one's."""
@@ -47,3 +54,4 @@ class Share:
     def served(self) -> None:
         """The oldest got a token: its turn is over."""
         self._open = False
+        self._lost_next = not self._lost_next

@@ -12,6 +12,7 @@ from math import log
 
 BOUND = 60.0  # seconds without a token
 LEAST_STEPS = 200  # that the engine must have taken meanwhile
+LEAST_PREDICTIONS = 100
 FAR = log(2.0)  # mean distance of log(measured / predicted) that is too far
 FARTHEST = log(20.0)  # a single step counts at most this much
 MEMORY = 0.99  # of that mean: about a hundred steps
@@ -61,7 +62,7 @@ class Watchdog:
         off = min(FARTHEST, abs(log(seconds / predicted)))
         self._off = MEMORY * self._off + (1 - MEMORY) * off
         self._predictions += 1
-        if self._predictions >= LEAST_STEPS and self._off > FAR:
+        if self._predictions >= LEAST_PREDICTIONS and self._off > FAR:
             return "its predictions stay far off"
         return None
 

@@ -3,7 +3,9 @@
 A sorted window over a heap: what is due soonest stands in the window, the rest
 is never walked. Invariant: nothing in the heap is due before anything in the
 window, and looking costs the window's length, however many wait. Those whose
-deadline cannot be met any more leave it for a line in order of arrival.
+deadline cannot be met any more leave it for a line in order of arrival, and that
+line for another one when even several times their target is past: serving those
+first would make everyone behind them as late.
 """
 
 from bisect import insort
@@ -17,6 +19,7 @@ from chunkwise.pacing.relegation import by_deadline
 
 WIDTH = 32
 LINE = 16  # of those set aside, and of the patient, that a step looks at
+LOST = 5.0  # times its target: later than that, a first token may as well come later still
 
 
 class Window:
@@ -26,6 +29,7 @@ class Window:
         self._soon: list[Job] = []
         self._later: list[tuple[tuple[int, float, int], Job]] = []
         self._aside: deque[Job] = deque()
+        self._lost: deque[Job] = deque()
         self._patient: deque[Job] = deque()
         self.relegated = 0  # set aside for good
 
@@ -56,12 +60,20 @@ class Window:
             job = heappop(self._later)[1]
             if waits(job):
                 self._soon.append(job)
-        return self._soon + _first(self._aside, waits) + _first(self._patient, waits)
+        while self._aside and (self._aside[0].lost or _is_lost(self._aside[0], now)):
+            self._aside[0].lost = True
+            self._lost.append(self._aside.popleft())
+        lines = (self._aside, self._lost, self._patient)
+        return self._soon + [job for line in lines for job in _first(line, waits)]
 
-    def oldest(self, waits: Callable[[Job], bool]) -> Job | None:
-        """Return the first of those set aside or patient, in order of arrival."""
-        heads = _first(self._aside, waits, 1) + _first(self._patient, waits, 1)
-        return min(heads, key=lambda job: job.number, default=None)
+    def heads(self, waits: Callable[[Job], bool]) -> list[Job]:
+        """Return the first of those set aside, of those lost, and of the patient."""
+        lines = (self._aside, self._lost, self._patient)
+        return [job for line in lines for job in _first(line, waits, 1)]
+
+
+def _is_lost(job: Job, now: float) -> bool:
+    return now + job.work > job.added + LOST * (job.deadline - job.added)
 
 
 def _first(line: deque[Job], waits: Callable[[Job], bool], most: int = LINE) -> list[Job]:
