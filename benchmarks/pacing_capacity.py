@@ -37,6 +37,7 @@ STEP, MOST = 0.025, 42  # of the saturation rate: up to 1.05 of it
 BURSTY = (0.5, 0.7, 0.9)  # of the saturation rate
 CHAT_LOAD, BATCH_OFFERED = 0.5, 1.1  # of chat's own saturation; of what that leaves
 DEFAULT, PACED = {}, {"paced": True}
+ALL = len(ENGINES) * len(WORKLOADS)
 
 
 def highest(holds, guess: int, most: int = MOST) -> int:
@@ -186,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", help="folder with the public traces")
     parser.add_argument("--quick", action="store_true", help="one engine, two workloads")
+    parser.add_argument("--only", default="", help="engines whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6, help="start no run after these")
     given = parser.parse_args()
@@ -193,6 +195,8 @@ def main() -> None:
     deadline = time.time() + 60 * given.minutes
     tasks = []
     for engine in ENGINES[:1] if given.quick else ENGINES:
+        if given.only not in engine.name:
+            continue
         for workload in WORKLOADS[:2] if given.quick else WORKLOADS:
             place = RESULTS / f"{stem}-{engine.system}{engine.tp}-{workload}.jsonl"
             tasks.append((given.traces, engine, workload, given.quick, str(place), deadline))
@@ -207,7 +211,9 @@ def main() -> None:
 
         def write(cells: list[dict]) -> None:
             done = [cell for cell in cells if "static" in cell]
-            shown = table(done, single, len(tasks))
+            shown = table(
+                done, single, len(tasks) if given.quick else len(ENGINES) * len(WORKLOADS)
+            )
             (RESULTS / f"{stem}.md").write_text(shown)
             (RESULTS / f"{stem}.json").write_text(json.dumps(done, indent=1) + "\n")
 
