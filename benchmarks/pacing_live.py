@@ -37,9 +37,9 @@ ONE_THREAD = {
 }
 KV = ("--kv-cache-memory-bytes", str(2**30))
 COMMON = ("--load-format", "dummy", "--enforce-eager", *KV)
-GRID = [(256, 0), (512, 0), (512, 256), (1024, 0), (1024, 256), (2048, 256)]
+GRID = [(128, 0), (256, 0), (256, 128), (512, 0), (512, 256), (1024, 0), (2048, 256)]
 LOAD = 0.65  # of what the default server manages when pressed
-PRESSING, PRESSED = 16, 64  # users at once, and their requests
+PRESSING, PRESSED = 16, 48  # users at once, and their requests
 TIMES_IDLE, TTFT = 4, 2.0
 SCREENING_SEED, WARM_UP_SEED = 1_000_000, 2_000_000  # no round's
 
