@@ -6,6 +6,7 @@ import pytest
 
 from chunkwise.errors import UserMistake
 from chunkwise.lab.arms import Arm, Machine, arguments, parse, refuse_same_names, settled
+from chunkwise.slo import Slo
 
 MACHINE = Machine(
     version="0.32.0",
@@ -23,6 +24,7 @@ MACHINE = Machine(
             "enable_chunked_prefill",
             "enable_prefix_caching",
             "additional_config",
+            "scheduler_cls",
         }
     ),
     dummy=True,
@@ -61,6 +63,27 @@ def test_a_given_server() -> None:
     assert Arm.from_json("theirs", arm.to_json()) == arm
 
 
+@pytest.mark.parametrize(
+    ("said", "targets"),
+    [
+        ("paced", {"ITL": "80.000ms", "TTFT": "2000.000ms"}),  # the comparison's promise
+        ("paced:50ms", {"ITL": "50.000ms"}),
+        ("paced:50ms/1.5s", {"ITL": "50.000ms", "TTFT": "1500.000ms"}),
+    ],
+)
+def test_a_paced_server_has_our_plug_in_and_its_targets(said: str, targets: dict[str, str]) -> None:
+    arm = settled(parse(said), MACHINE, Slo(ttft=2.0, itl=0.08))
+    assert arm.name == said
+    assert arm.args == ("--scheduler-cls", "chunkwise.PacedScheduler")
+    expected = {f"CHUNKWISE_{name}": value for name, value in targets.items()}
+    assert arm.environment == {"CHUNKWISE": "on", **expected}
+    assert Arm.from_json(said, arm.to_json()) == arm
+
+
+def test_paced_without_a_promise_is_on() -> None:
+    assert settled(parse("paced"), MACHINE).environment == {"CHUNKWISE": "on"}
+
+
 def test_a_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "gentle.yaml"
     file.write_text("max_num_batched_tokens: 1024\n")
@@ -74,6 +97,9 @@ def test_a_settings_file(tmp_path: Path) -> None:
         ("nothing", "best-static"),
         ("static:", "best-static"),
         ("static:0", "max_num_batched_tokens"),
+        ("paced:", "best-static"),
+        ("paced:fast", "not a duration"),
+        ("paced:50ms/0s", "longer than nothing"),
         ("=--max-num-seqs 8", "NAME=--any"),
         ("a=", "no vLLM argument"),
         ("a=rm -rf /", "no vLLM argument"),

@@ -34,7 +34,7 @@ ASKED = {
 class FakeServer:
     log: list[str] = []  # noqa: RUF012
 
-    def __init__(self, name: str, model: str, args: Any):
+    def __init__(self, name: str, model: str, args: Any, environment: Any):
         self.name, self.url, self.model = name, f"http://{name}", model
         self.answers = True
         self.log.append(f"start {name}")

@@ -50,6 +50,29 @@ def test_a_free_port_is_none_that_systems_hand_out(monkeypatch: pytest.MonkeyPat
             server.free_port()
 
 
+def test_a_plug_in_heeds_its_arm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHUNKWISE", "off")
+    monkeypatch.setenv("CHUNKWISE_TTFT", "9s")
+    stock = Server("stock", "model", [])
+    paced = Server("paced", "model", [], {"CHUNKWISE": "on", "CHUNKWISE_ITL": "50ms"})
+    try:
+        inherited, own = (_environ(one) for one in (stock, paced))
+    finally:
+        stock.stop()
+        paced.stop()
+    assert inherited == {"CHUNKWISE": "off", "CHUNKWISE_TTFT": "9s"}
+    folder = own.pop("CHUNKWISE_DIR")
+    assert own == {"CHUNKWISE": "on", "CHUNKWISE_ITL": "50ms"}
+    assert not Path(folder).exists()  # gone with its server
+
+
+def _environ(one: Server) -> dict[str, str]:
+    """What the plug-in would read in a server's process."""
+    words = Path(f"/proc/{one._keeper.pid}/environ").read_text().split("\0")
+    assert not any("secret" in word for word in words)
+    return {k: v for k, _, v in (word.partition("=") for word in words) if k.startswith("CHUNKW")}
+
+
 def test_a_port_that_somebody_else_took(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]

@@ -10,6 +10,7 @@ from chunkwise.cost.fitted import FittedCost
 from chunkwise.cost.step import StepShape
 from chunkwise.pacing.decision import TURN_ADDS, Decision, Moment, decide
 from chunkwise.pacing.job import Job
+from chunkwise.pacing.targets import SMALLEST_CHUNK, least
 
 
 @st.composite
@@ -128,3 +129,11 @@ def test_no_lower_priority_begins_before_one_that_waits_for_room() -> None:
     begun = Job("begun", 2, 100, priority=1, started=True)
     moment = Moment(0.0, 8192, 4, 4, 4000, allowance=0.05, free_blocks=500)
     assert list(decide(moment, [first, second, begun], GPU).tokens) == ["begun"]
+
+
+@given(costs, st.integers(1, 20_000))
+def test_beside_one_request_a_small_chunk_always_fits(cost: FittedCost, context: int) -> None:
+    # Whatever the cost says, true or not: a prompt that never runs teaches nothing.
+    moment = Moment(0.0, 2048, 1, 1, context, allowance=least(cost, context))
+    found = decide(moment, [Job("r0", 0, left=500, blocks=1)], cost)
+    assert found.prefill >= SMALLEST_CHUNK

@@ -34,7 +34,8 @@ def compare(
         [],
         metavar="ARM",
         help="`default`, `off`, `static:2048`, `static:2048/512` (budget/threshold), "
-        "`best-static`, a settings file, `NAME=--vllm-args …` or `NAME=http://…`. Repeat it.",
+        "`best-static`, `paced` (our plug-in, keeping --itl and --ttft), a settings file, "
+        "`NAME=--vllm-args …` or `NAME=http://…`. Repeat it.",
     ),
     baseline: str | None = typer.Option(
         None, metavar="NAME", help="The arm that others are held against.  [default: the first]"

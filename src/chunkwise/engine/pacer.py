@@ -86,6 +86,7 @@ class Pacer:
         self._last_end: float | None = None
         self._between = 0.0  # mean seconds from a step's end to the next one's beginning
         self._reachable: dict[float, float] = {}
+        self._least = 0.0  # that a step beside decodes is allowed, whatever the margin says
         self._implied = inf
         self._steps = 0
         self._untaught = 0  # steps since one taught the cost
@@ -191,7 +192,7 @@ class Pacer:
             error = abs(predicted / seconds - 1) if seconds else 0.0
             if tokens and step.decodes and plan is not None and self._heeded(plan.target):
                 self._ramp.learn(tokens, gap, plan.target)
-                if plan.near:
+                if plan.near and self._margin.could_help(gap, predicted):
                     self._margin.learn(gap, plan.target)
                     self.counts.margin = self._margin.value
                 self.counts.step(gap / plan.allowance, error)
@@ -224,7 +225,7 @@ class Pacer:
             allowance = inf
             if target != inf:
                 between = min(self._between, MOST_BETWEEN * target)
-                allowance = self._margin.within(target) - between
+                allowance = max(self._least, self._margin.within(target) - between)
             if self._heeded(target):
                 moment.most = self._ramp.most()
             self._plan = Plan(target, allowance, False)
@@ -255,8 +256,8 @@ class Pacer:
         if not self._steps % RETARGET:
             self._reachable.clear()
         if itl not in self._reachable:
-            known = self._ramp.done
-            self._reachable[itl] = targets.reachable(itl, self.cost, context) if known else itl
+            self._least = targets.least(self.cost, context) if self._ramp.done else 0.0
+            self._reachable[itl] = max(itl, self._least)
         return self._reachable[itl]
 
     def _oldest(self, begun: list[Job], now: float) -> Job | None:

@@ -1,31 +1,36 @@
 """The arms of a comparison: what a person writes, and the vLLM arguments it means.
 
 An arm is a real server with its own arguments, or one that already runs. What a
-person wrote is checked before anything starts; what depends on the machine and
-the model (how long `off` must make its steps, which arguments this vLLM has) is
-filled in by `settled`. Invariant: nothing that names an address, a model or a
-key can come in through an arm, so that all arms serve the same model on loopback
-and the file of runs holds no secret.
+person wrote is checked before anything starts; what depends on the machine, the
+model and the promise (how long `off` must make its steps, what `paced` keeps to,
+which arguments this vLLM has) is filled in by `settled`. Invariant: nothing that
+names an address, a model or a key can come in through an arm, so that all arms
+serve the same model on loopback and the file of runs holds no secret.
 """
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from chunkwise.engine import compat
+from chunkwise.engine.serve import PREFIX, SCHEDULER
 from chunkwise.errors import UserMistake
 from chunkwise.settings import Settings
+from chunkwise.slo import Slo, parse_duration
 
 FORMS = (
-    "write default, off, static:2048, static:2048/512 (budget/threshold), best-static, a settings "
-    "file (.yaml), NAME=--any --vllm-arguments, or NAME=http://127.0.0.1:8000"
+    "write default, off, static:2048, static:2048/512 (budget/threshold), best-static, paced, "
+    "paced:50ms/1s (ITL/TTFT), a settings file (.yaml), NAME=--any --vllm-arguments, or "
+    "NAME=http://127.0.0.1:8000"
 )
 OURS = {"model", "served-model-name", "host", "port", "uds", "api-key", "root-path"}
 _NAME = re.compile(r"[\w][\w .:/+-]{0,39}")
 _STATIC = re.compile(r"static:(\d{1,8})(?:/(\d{1,8}))?")
+_PACED = re.compile(r"paced(?::(\w[\w.]*)(?:/(\w[\w.]*))?)?", re.ASCII)
 _URL = re.compile(r"https?://[\w.:\[\]-]{1,200}(?:/[\w./-]{0,200})?")
 
 
@@ -38,6 +43,7 @@ class Arm:
     args: tuple[str, ...] = ()
     url: str | None = None  # a server that is not ours
     search: tuple[dict[str, Any], ...] = ()  # how best-static was found
+    environment: Mapping[str, str] = field(default_factory=dict)  # of our plug-in in it
 
     def to_json(self) -> dict[str, Any]:
         """Return what the file of runs keeps of it."""
@@ -46,13 +52,17 @@ class Arm:
             found["url"] = self.url
         if self.search:
             found["search"] = list(self.search)
+        if self.environment:
+            found["environment"] = dict(self.environment)
         return found
 
     @classmethod
     def from_json(cls, name: str, found: Mapping[str, Any]) -> "Arm":
         """Read back what `to_json` wrote."""
         search = tuple(found.get("search", ()))
-        return cls(name, found["said"], tuple(found["settings"]), found.get("url"), search)
+        environment = found.get("environment", {})
+        args = tuple(found["settings"])
+        return cls(name, found["said"], args, found.get("url"), search, environment)
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,8 @@ def parse(said: str) -> Arm:
         return Arm(said, said)
     if found := _STATIC.fullmatch(said):
         return Arm(said, said, tuple(_static(int(found[1]), int(found[2] or 0)).to_args()))
+    if found := _PACED.fullmatch(said):
+        return _paced(Arm(said, said), _targets(found[1], found[2]))
     if said.endswith((".yaml", ".yml")) and "=" not in said:
         path = Path(said).expanduser()
         return Arm(path.stem[:40], said, tuple(compat.load_settings(path).to_args()))
@@ -118,14 +130,16 @@ def refuse_unknown(args: Sequence[str], machine: Machine) -> None:
             raise UserMistake(f"vLLM {machine.version} has no argument --{flag}: {instead}.")
 
 
-def settled(arm: Arm, machine: Machine) -> Arm:
-    """Fill in what only the machine and the model tell."""
+def settled(arm: Arm, machine: Machine, slo: Slo | None = None) -> Arm:
+    """Fill in what only the machine, the model and the comparison's promise tell."""
     if arm.said == "off":
         # vLLM wants the longest prompt to fit one step when it may not be cut.
         budget = max(machine.context, machine.budget)
         off = Settings(enable_chunked_prefill=False, max_num_batched_tokens=budget)
         return replace(arm, args=tuple(off.to_args()))
     refuse_unknown(arm.args, machine)
+    if arm.said == "paced" and slo is not None:
+        return _paced(arm, slo)
     if found := _STATIC.fullmatch(arm.said):
         return static(int(found[1]), int(found[2] or 0), machine, arm.name)
     return arm
@@ -146,6 +160,17 @@ def _static(budget: int, threshold: int, seqs: int | None = None) -> Settings:
         "max_num_seqs": seqs,
     }
     return Settings.parse(values, source=f"static:{budget}/{threshold}")
+
+
+def _targets(itl: str | None, ttft: str | None) -> Slo:
+    return Slo(parse_duration(ttft) if ttft else inf, parse_duration(itl) if itl else inf)
+
+
+def _paced(arm: Arm, slo: Slo) -> Arm:
+    """Return the arm with our plug-in, which keeps to these targets."""
+    targets = {f"{PREFIX}_ITL": slo.itl, f"{PREFIX}_TTFT": slo.ttft}
+    said = {name: f"{1000 * target:.3f}ms" for name, target in targets.items() if isfinite(target)}
+    return replace(arm, args=("--scheduler-cls", SCHEDULER), environment={PREFIX: "on", **said})
 
 
 def _flags(words: Sequence[str]) -> list[str]:

@@ -58,7 +58,7 @@ def begin(question: Question, file: Path, say: Say, enough: Enough | None = None
     with Client(question.model, length) as client:
         machine = client.start(say)
         refuse_unknown(question.server_args, machine)
-        arms = [settled(arm, machine) for arm in question.arms]
+        arms = [settled(arm, machine, question.slo) for arm in question.arms]
         common = (*_for_machine(machine, question.server_args), *question.server_args)
         # On a GPU each server would need the memory of all; a CPU's waits at no cost.
         together = machine.on_cpu or all(arm.url for arm in arms)

@@ -34,7 +34,8 @@ class Fleet:
             else:
                 if not self.together:
                     self.stop_all()
-                self._up[arm.name] = Server(arm.name, self._model, (*self._common, *arm.args))
+                args = (*self._common, *arm.args)
+                self._up[arm.name] = Server(arm.name, self._model, args, arm.environment)
         return self._up[arm.name]
 
     def ready(self, arm: Arm, warm_up: Callable[[Server | Given], None]) -> Server | Given:

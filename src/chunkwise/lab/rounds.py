@@ -29,7 +29,7 @@ from chunkwise.slo import Slo
 SEARCH_SEED = 1_000_000  # no round's
 WARM_UP_SEED = 2_000_000
 WARM_UP = 16  # requests at once, where the users are not counted
-WARM_UP_OUTPUT = 8  # tokens
+WARM_UP_OUTPUT = 32  # tokens: enough that prompts are read beside answers
 
 Say = Callable[[str, float], None]
 Enough = Callable[[Mapping[str, Any], Sequence[Run]], bool]

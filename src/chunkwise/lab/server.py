@@ -1,8 +1,10 @@
 """One real OpenAI server of vLLM, on loopback, that cannot outlive us.
 
 Invariant: when `stop()` returns, or when this process ends in any way, nothing
-of the server is left (`keeper.py` sees to it). A server answers to a name that
-nobody else knows, so that another program on its port is never taken for it.
+of the server is left (`keeper.py` sees to it). A server with our plug-in learns in
+a folder of its own, so that no run depends on what another left behind. A server
+answers to a name that nobody else knows, so that another program on its port is
+never taken for it.
 """
 
 import contextlib
@@ -16,12 +18,13 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 from chunkwise.durations import say
+from chunkwise.engine.serve import PREFIX
 from chunkwise.engine.trouble import explain
 from chunkwise.errors import EngineTrouble
 
@@ -43,7 +46,13 @@ _OPENER = build_opener(ProxyHandler({}))
 class Server:
     """Usage: `server = Server("off", model, args); server.wait_healthy(); server.stop()`."""
 
-    def __init__(self, name: str, model: str, args: Sequence[str]):
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        args: Sequence[str],
+        environment: Mapping[str, str] | None = None,  # of our plug-in, where it has it
+    ):
         self.name = name
         self.model = f"chunkwise-{uuid.uuid4().hex[:12]}"  # what it is asked for by
         self._command = [
@@ -54,6 +63,10 @@ class Server:
         handle, log = tempfile.mkstemp(prefix="chunkwise-server-", suffix=".log")
         os.close(handle)
         self.log = Path(log)
+        self._learned = tempfile.TemporaryDirectory(
+            prefix="chunkwise-learned-", ignore_cleanup_errors=True
+        )
+        self._environment = _environment(environment or {}, self._learned.name)
         self._tries = 0
         self._start()
 
@@ -62,7 +75,6 @@ class Server:
         port = free_port()
         self.url = f"http://{HOST}:{port}"
         self._started = time.monotonic()
-        environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
         with self.log.open("wb") as log:
             self._keeper = subprocess.Popen(
                 [sys.executable, "-m", "chunkwise.lab.keeper", *self._command, "--port", str(port)],
@@ -70,7 +82,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**environment, "VLLM_NO_USAGE_STATS": "1"},
+                env=self._environment,
             )
 
     def wait_healthy(self, patience: float | None = None) -> None:
@@ -122,8 +134,17 @@ class Server:
         with contextlib.suppress(ProcessLookupError):  # if even the keeper was killed
             os.killpg(self._keeper.pid, signal.SIGKILL)
         self._keeper.wait()
+        self._learned.cleanup()
         if not keep_log:
             self.log.unlink(missing_ok=True)
+
+
+def _environment(ours: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return what a server inherits; a plug-in of ours heeds only what its arm says."""
+    hidden = (*HIDDEN, PREFIX) if ours else HIDDEN
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    own = {**ours, f"{PREFIX}_DIR": folder} if ours else {}
+    return {**kept, "VLLM_NO_USAGE_STATS": "1", **own}
 
 
 class Given:

@@ -25,6 +25,15 @@ class Margin:
         """Return the seconds that a step may be predicted to take."""
         return target / (1.0 + self.value)
 
+    @staticmethod
+    def could_help(seconds: float, predicted: float) -> bool:
+        """Tell whether a step was near enough to its prediction for any margin to matter.
+
+        One that took over twice as long (the machine did something else) would have been
+        late with the widest margin too: to learn from it would only make all others small.
+        """
+        return seconds <= (1.0 + MOST) * predicted
+
     def learn(self, seconds: float, target: float) -> None:
         """Take in a step that was planned near the limit."""
         moved = self.value + RATE * ((seconds > target) - LATE_SHARE)

@@ -18,10 +18,12 @@ OWN_TIME = 3.0
 """A prompt that alone takes over a third of the first-token target gets three times its own."""
 
 
-def reachable(itl: float, cost: StepCost, context: int) -> float:
-    """Return the inter-token target, raised to what one request beside a small chunk takes."""
-    least = cost.seconds(StepShape(SMALLEST_CHUNK, 1, SMALLEST_CHUNK**2 / 2, 1, context))
-    return max(itl, ROOM * least)
+def least(cost: StepCost, context: int) -> float:
+    """Return the least that a step must be allowed: one request beside a small chunk.
+
+    By the prediction, right or wrong: if nothing ever fits, it cannot learn better.
+    """
+    return ROOM * cost.seconds(StepShape(SMALLEST_CHUNK, 1, SMALLEST_CHUNK**2 / 2, 1, context))
 
 
 def implied(cost: StepCost, budget: int) -> float:
