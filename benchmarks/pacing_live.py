@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,12 +60,10 @@ def main() -> None:
 
     out = given.out.resolve()
     found, runs = out / "pacing-live.json", out / "pacing-live.jsonl"
-    # A place of its own, so that the files read the same everywhere.
-    home = Path(tempfile.mkdtemp(prefix="pacing-live-"))
     name = f"timing-{given.model}"
-    (home / name).symlink_to(models.timing_model(given.model))
-    os.chdir(home)
-    with progress() as say:
+    # A place of its own, so that the files read the same everywhere.
+    with tempfile.TemporaryDirectory() as home, chdir(home), progress() as say:
+        Path(name).symlink_to(models.timing_model(given.model))
         if given.resume:
             compare.resume(runs, say, never)
         else:

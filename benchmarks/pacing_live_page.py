@@ -199,11 +199,11 @@ def verdicts(found: dict, rows: dict) -> list[str]:
 
 
 def tell(change: list[float], bound: float, sign: int) -> str:
-    middle_, low, high = change
-    if sign * (middle_ - bound) >= 0:
-        return "yes"
-    nearest = high if sign > 0 else low
-    return "cannot be told apart" if sign * (nearest - bound) >= 0 else "no"
+    """Say yes or no by the mean, and whether the whole interval says so too."""
+    middle_, *ends = (sign * (one - bound) for one in change)
+    word = "yes" if middle_ >= 0 else "no"
+    sure = all((end >= 0) == (middle_ >= 0) for end in ends)
+    return word if sure else f"{word} by the mean, but the interval holds both"
 
 
 def value(metric, number: float, found: dict) -> str:

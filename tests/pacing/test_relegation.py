@@ -54,6 +54,21 @@ def test_no_order_keeps_more_deadlines(sizes: list[tuple[int, int]]) -> None:
     assert kept == best
 
 
+def test_with_time_to_spare_the_short_pass_and_nobody_is_late() -> None:
+    long, short, patient = (
+        Job("long", 0, 1, deadline=3.0),
+        Job("short", 1, 1, deadline=3.5),
+        Job("patient", 2, 1),
+    )
+    long.work, short.work, patient.work = 1.0, 0.1, 0.01
+    waiting = [patient, long, short]
+    assert relegate(waiting, 0.0, 1.0)[0] == [short, long, patient]
+    # Later there is not: 1.5 times the work of both would end after the long one's deadline.
+    assert relegate(waiting, 1.5, 1.0)[0] == [long, short, patient]
+    short.priority = 1
+    assert relegate(waiting, 0.0, 1.0)[0][0] is long
+
+
 def test_no_promise_means_first_come_first_served() -> None:
     waiting = [Job(f"r{number}", number, 9000 - number) for number in (3, 1, 2)]
     order, aside = relegate(waiting, 0.0, 1.0)

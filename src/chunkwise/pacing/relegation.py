@@ -2,7 +2,9 @@
 
 Walk in order of deadlines and add up predicted work; when a deadline would be
 missed, set the longest job so far aside (Moore and Hodgson: it keeps the most
-deadlines possible). Those set aside are not lost: they follow in order of
+deadlines possible). If nobody was, there is time to spare, and it goes to the short:
+of those who may be last the longest is (Smith: of all orders that keep the
+deadlines, the shortest mean wait). Those set aside are not lost: they follow in order of
 arrival, and `share.py` sees to it that they are not forgotten. Invariant: the
 result holds every job exactly once.
 """
@@ -14,6 +16,7 @@ from math import inf
 from chunkwise.cost.step import StepCost, StepShape
 from chunkwise.pacing.job import Job
 
+SAFE = 1.5  # a job may be last if so many times all the work ends before its deadline
 LONGEST_STRETCH = 50.0  # how much slower than alone a prompt is expected to go at worst
 
 
@@ -61,6 +64,10 @@ def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job],
             longest, _, name = heappop(kept)
             total += longest
             aside.add(name)
+    if not aside and len(kept) > 1 and walk[0].priority == walk[-1].priority:
+        others = [job for job in walk if job.deadline == inf or job.resumed]
+        in_time = [job for job in walk if job.deadline != inf and not job.resumed]
+        walk = _short_first(in_time, now, slower) + others
     order: list[Job] = []
     start = 0
     for end in range(1, len(walk) + 1):  # one priority after another
@@ -68,6 +75,24 @@ def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job],
             order += _ranked(walk[start:end], aside)
             start = end
     return order, aside
+
+
+def _short_first(walk: list[Job], now: float, slower: float) -> list[Job]:
+    """Return jobs, given by deadline, so that the short ones pass where nobody is late by it."""
+    total = SAFE * slower * sum([job.work for job in walk])
+    order: list[Job] = []
+    may_be_last: list[tuple[float, int, Job]] = []  # a heap: the longest on top
+    left = len(walk)
+    while left or may_be_last:
+        while left and (walk[left - 1].deadline >= now + total or not may_be_last):
+            left -= 1
+            job = walk[left]
+            heappush(may_be_last, (-job.work, -left, job))
+        job = heappop(may_be_last)[2]
+        total -= SAFE * slower * job.work
+        order.append(job)
+    order.reverse()
+    return order
 
 
 def _ranked(walk: list[Job], aside: set[str]) -> list[Job]:
