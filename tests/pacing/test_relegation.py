@@ -56,15 +56,15 @@ def test_no_order_keeps_more_deadlines(sizes: list[tuple[int, int]]) -> None:
 
 def test_with_time_to_spare_the_short_pass_and_nobody_is_late() -> None:
     long, short, patient = (
-        Job("long", 0, 1, deadline=3.0),
-        Job("short", 1, 1, deadline=3.5),
+        Job("long", 0, 1, deadline=3.6),
+        Job("short", 1, 1, deadline=4.0),
         Job("patient", 2, 1),
     )
     long.work, short.work, patient.work = 1.0, 0.1, 0.01
     waiting = [patient, long, short]
     assert relegate(waiting, 0.0, 1.0)[0] == [short, long, patient]
-    # Later there is not: 1.5 times the work of both would end after the long one's deadline.
-    assert relegate(waiting, 1.5, 1.0)[0] == [long, short, patient]
+    # Later there is not: three times the work of both would end after the long one's deadline.
+    assert relegate(waiting, 0.5, 1.0)[0] == [long, short, patient]
     short.priority = 1
     assert relegate(waiting, 0.0, 1.0)[0][0] is long
 
