@@ -166,15 +166,11 @@ def name(arm: dict) -> str:
     return json.dumps(arm, sort_keys=True)
 
 
-def first(task) -> dict | None:
+def rest(task, single: dict | None) -> dict | None:
     try:
-        return Cell(task).first()
+        return Cell(task).rest(single)
     except OutOfTime:
         return None
-
-
-def rest(task, single: dict | None) -> dict:
-    return Cell(task).rest(single)
 
 
 def best_single(cells: list[dict]) -> dict:
@@ -202,23 +198,20 @@ def main() -> None:
             tasks.append((given.traces, engine, workload, given.quick, str(place), deadline))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(given.processes, len(tasks)), context) as pool:
-        cells = each(pool, first, tasks, [None] * len(tasks))
+
+        def write(cells: list[dict | None]) -> None:
+            done = [cell for cell in cells if cell and "static" in cell]
+            if done:
+                shown = table(done, best_single(done), len(tasks) if given.quick else ALL)
+                (RESULTS / f"{stem}.md").write_text(shown)
+                (RESULTS / f"{stem}.json").write_text(json.dumps(done, indent=1) + "\n")
+
+        cells = each(pool, rest, tasks, [None] * len(tasks), None, after=write)
         begun = [task for task, cell in zip(tasks, cells, strict=True) if cell]
-        cells = [cell for cell in cells if cell]
-        if not cells:
+        if not begun:
             sys.exit("There was no time for a single cell: give more --minutes.")
-        single = best_single(cells)
-
-        def write(cells: list[dict]) -> None:
-            done = [cell for cell in cells if "static" in cell]
-            shown = table(
-                done, single, len(tasks) if given.quick else len(ENGINES) * len(WORKLOADS)
-            )
-            (RESULTS / f"{stem}.md").write_text(shown)
-            (RESULTS / f"{stem}.json").write_text(json.dumps(done, indent=1) + "\n")
-
-        for part in (None, single):  # what matters most of all cells first
-            cells = each(pool, rest, begun, cells, part, after=write)
+        found = [cell for cell in cells if cell]
+        each(pool, rest, begun, found, best_single(found), after=write)
     print((RESULTS / f"{stem}.md").read_text())
 
 
