@@ -4,7 +4,7 @@ import pytest
 from tests.cost.test_fitted import TRUTH, WHERE
 
 from chunkwise.cost.expected import SYSTEMS, expect, fitted_to, system_of
-from chunkwise.cost.fitted import Coefficients, FittedCost, Largest
+from chunkwise.cost.fitted import FittedCost, Largest
 from chunkwise.cost.step import ErrorQuantiles, Provenance, StepShape
 
 NO_ERROR = ErrorQuantiles(0, 0, 0, 0, 0)
@@ -33,8 +33,7 @@ def test_a_doubtful_name_is_no_system(device: str, system: str | None) -> None:
 
 
 def test_designed_steps_give_the_terms_back() -> None:
-    truth = Coefficients(**{name: getattr(TRUTH, name) for name in TRUTH.__slots__})
-    cost = FittedCost(truth, WHERE, NO_ERROR, Largest())
+    cost = FittedCost(TRUTH, WHERE, NO_ERROR, Largest())
     found = fitted_to(cost, budget=2048, seqs=64)
     assert found.error.p99 < 0.02
     assert found.largest.prefill_tokens == 2048

@@ -27,7 +27,7 @@ from chunkwise.cost.step import ErrorQuantiles, Provenance, StepShape
 FORGETTING = 0.9995
 MOST_GAIN = 1e6  # the newest step's weight before all sums are scaled down
 START_STEPS = 200.0  # how many steps a saved calibration counts for
-EXPECTED_STEPS = 10.0  # ... and an expectation, which nobody has measured here
+EXPECTED_STEPS = 5.0  # ... and an expectation, which nobody has measured here
 SETTLED_STEPS = 50  # before that, surprises are no news
 NEAR = 0.3  # a step further off than this counts for less, in proportion
 FAR = log(4)  # ... and this is as far off as one step can be
