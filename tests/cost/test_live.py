@@ -125,3 +125,18 @@ def test_what_was_learned_can_be_kept_and_started_from() -> None:
         again.update(shape, truth.seconds(shape))
     for shape in shapes[50:100]:
         assert again.seconds(shape) == pytest.approx(truth.seconds(shape), rel=0.1)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_an_expectation_is_soon_corrected(batch: FittedCost, factor: float) -> None:
+    rng = np.random.default_rng(3)
+    cost = LiveCost(WHERE, batch, measured=False)
+    off = []
+    for decodes in rng.integers(1, 40, 80).tolist():
+        shape = StepShape.of([(int(rng.integers(16, 900)), 0)], [500] * decodes)
+        took = factor * batch.seconds(shape)
+        off.append(abs(cost.seconds(shape) / took - 1))
+        cost.update(shape, took)
+    assert np.median(off[20:]) < 0.1
+    if factor == 1.0:
+        assert max(off) < 0.01

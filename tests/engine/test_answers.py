@@ -1,4 +1,4 @@
-"""The same answers as vLLM's own `LLM`, and log-likelihoods that cost less."""
+"""The same answers as vLLM's own `LLM`, paced or not, and log-likelihoods that cost less."""
 
 import gc
 import pydoc_data.topics
@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from chunkwise.engine.scoring import Pair, score
+from chunkwise.observed import Request
+from chunkwise.readers.capture import captures
 
 pytestmark = pytest.mark.engine
 
@@ -20,6 +22,7 @@ OPTIONS = {
     "max_model_len": 2048,
     "max_num_seqs": 64,
 }
+TIE = 1e-3  # between the logarithms of two probabilities: rounding decides which is first
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -44,10 +47,10 @@ def in_process() -> Iterator[None]:
         yield
 
 
-def greedy(tokens: int = 12) -> Any:
+def greedy(tokens: int = 12, **more: Any) -> Any:
     from vllm import SamplingParams
 
-    return SamplingParams(temperature=0, max_tokens=tokens)
+    return SamplingParams(temperature=0, max_tokens=tokens, **more)
 
 
 def texts(outputs: Any) -> list[tuple[str, tuple[int, ...]]]:
@@ -69,14 +72,37 @@ def stock(in_process: None, smollm2: Path) -> dict[str, Any]:
         rows = output.prompt_logprobs[len(pair.context) :]
         own = [row[token] for token, row in zip(pair.continuation, rows, strict=True)]
         scored.append((sum(item.logprob for item in own), all(item.rank == 1 for item in own)))
+    answers = llm.generate(real_prompts(200), greedy(logprobs=2), use_tqdm=False)
     said = {
-        "texts": texts(llm.generate(real_prompts(200), greedy(), use_tqdm=False)),
+        "answers": answers,
+        "texts": texts(answers),
         "chat": texts(llm.chat(QUESTION, greedy(8), use_tqdm=False)),
         "scored": scored,
         "prefilled": sum(len(item["prompt_token_ids"]) for item in prompts),
     }
     stop(llm)
     return said
+
+
+@pytest.fixture(scope="module")
+def paced(
+    stock: dict[str, Any], smollm2: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What a paced engine says when its target is so tight that prompts have to be cut."""
+    from vllm import LLM
+
+    folder = tmp_path_factory.mktemp("paced")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHUNKWISE", "on")
+        patch.setenv("CHUNKWISE_ITL", "5ms")
+        patch.setenv("CHUNKWISE_DIR", str(folder))
+        llm = LLM(str(smollm2), scheduler_cls="chunkwise.PacedScheduler", **OPTIONS)
+        answers = llm.generate(real_prompts(200), greedy(logprobs=2), use_tqdm=False)
+        counts = llm.llm_engine.engine_core.engine_core.scheduler._pacer.counts
+        stop(llm)
+    (capture,) = captures(folder)
+    requests = [record for record in capture.records() if isinstance(record, Request)]
+    return {"answers": answers, "counts": counts, "requests": requests}
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +129,26 @@ def some_pairs(tokenizer: Any) -> list[Pair]:
         ):
             pairs.append(Pair(context, tuple(tokenizer.encode(choice))))
     return [*pairs, pairs[2]]
+
+
+# First of all: it has an engine of its own, and there is room for one at a time.
+def test_pacing_changes_when_and_never_what(paced: dict[str, Any], stock: dict[str, Any]) -> None:
+    cut = sum(request.chunks > 1 for request in paced["requests"])
+    assert len(paced["requests"]) == 200
+    assert cut >= 10
+    assert paced["counts"].decode_only > 10
+    assert sum(paced["counts"].shares) > 20
+    assert paced["counts"].ejected == "the engine stops"
+    for mine, theirs in zip(paced["answers"], stock["answers"], strict=True):
+        for one, other in zip(mine.outputs, theirs.outputs, strict=True):
+            places = zip(one.token_ids, other.token_ids, one.logprobs, other.logprobs, strict=False)
+            apart = next((rows for a, b, *rows in places if a != b), None)
+            if apart is None:
+                assert one.token_ids == other.token_ids
+                continue
+            for row in apart:  # what comes after it has another past
+                first, second = sorted((item.logprob for item in row.values()), reverse=True)[:2]
+                assert first - second < TIE, (one.text, other.text)
 
 
 def test_the_same_text_on_200_real_prompts(ours: Any, stock: dict[str, Any]) -> None:

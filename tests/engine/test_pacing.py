@@ -2,62 +2,20 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engine import no_model
 from tests.engine.faults import PACING_FAULTS, boom
+from tests.engine.soaking import ITL, Build, Device, builder, soak
 
 from chunkwise.engine import clock, compat_levers, exporter, pacer, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
-from chunkwise.engine.scheduler import PacedScheduler
 from chunkwise.pacing import decision, watchdog
 
 pytestmark = pytest.mark.engine
-
-ITL = 0.05
-
-
-class Device:
-    """Takes a known time for each step, one after another, and says how long decodes waited."""
-
-    def __init__(self, seed: int = 0, noise: float = 0.03):
-        self.now = 1000.0
-        self.steps: list[tuple[float, int, int]] = []  # seconds, decodes, prefill tokens
-        self.prefilled: dict[str, int] = {}
-        self._rng = random.Random(seed)
-        self._noise = noise
-
-    def seconds(self, scheduler: Any, output: Any) -> float:
-        prefill = decodes = 0
-        work = 0.0
-        for name, tokens in output.num_scheduled_tokens.items():
-            request = scheduler.requests[name]
-            before = request.num_computed_tokens - tokens
-            if before < request.num_prompt_tokens:
-                prefill += tokens
-                work += tokens * (before + tokens / 2)
-                self.prefilled[name] = self.prefilled.get(name, 0) + tokens
-            else:
-                decodes += 1
-        if not prefill and not decodes:
-            return 0.0001
-        price = 0.006 + 4e-5 * decodes + (0.002 if prefill else 0) + 2.5e-5 * prefill + 4e-9 * work
-        price *= max(0.5, self._rng.gauss(1, self._noise))
-        self.steps.append((price, decodes, prefill))
-        return price
-
-    def step(self, scheduler: Any) -> Any:
-        """One whole step, sync."""
-        output = scheduler.schedule()
-        self.now += self.seconds(scheduler, output)
-        scheduler.update_from_output(output, no_model.result(scheduler, output))
-        return output
-
-
-Build = Callable[..., Any]
 
 
 @pytest.fixture
@@ -69,21 +27,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 @pytest.fixture
 def build(timing_30m: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
-    monkeypatch.setenv("CHUNKWISE", "on")
-    monkeypatch.setenv("CHUNKWISE_ITL", "50ms")
-    monkeypatch.setenv("CHUNKWISE_TTFT", "1s")
-    monkeypatch.setenv("CHUNKWISE_DIR", str(tmp_path / "kept"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    built: list[Any] = []
-
-    def made(blocks: int = 20_000, cls: Any = PacedScheduler, **scheduler: Any) -> Any:
-        given = {"max_num_batched_tokens": 4096, **scheduler}
-        built.append(no_model.scheduler(cls, no_model.configuration(timing_30m, **given), blocks))
-        return built[-1]
-
-    yield made
-    for one in built:
-        one.shutdown()
+    yield from builder(timing_30m, tmp_path, monkeypatch)
 
 
 def needs_the_cap(paced: Any) -> None:
@@ -237,57 +181,6 @@ def test_nobody_is_lost(
     build: Build, device: Device, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     soak(build, device, monkeypatch, 250, seed)
-
-
-def soak(
-    build: Build, device: Device, monkeypatch: pytest.MonkeyPatch, requests: int, seed: int
-) -> None:
-    """Random aborts, classes, lengths, prefixes, pools: everyone gets what it asked for."""
-    from vllm.v1.request import RequestStatus
-
-    monkeypatch.setenv("CHUNKWISE_CLASSES", "chat:ttft=500ms:itl=30ms,batch:ttft=none:itl=none")
-    rng = random.Random(seed)
-    paced = build(
-        blocks=rng.choice([120, 300, 20_000]),
-        max_num_seqs=rng.choice([4, 32]),
-        max_num_batched_tokens=rng.choice([64, 512, 4096]),
-        long_prefill_token_threshold=rng.choice([0, 0, 48]),
-        policy=rng.choice(["fcfs", "priority"]),
-    )
-    feed = no_model.Feed()
-    shared = list(range(900_000, 900_600))
-    asked: dict[str, int] = {}
-    got: dict[str, int] = {}
-    aborted: set[str] = set()
-    number, idle = 0, 0
-    while number < requests or paced.has_requests():
-        if number < requests and rng.random() < 0.25:
-            name = f"r{number}"
-            ids = [
-                *shared[: rng.choice([0, 0, 160, 600])],
-                *range(number * 3000, number * 3000 + rng.randint(1, 900)),
-            ]
-            extra = {CLASS_ARGUMENT: rng.choice(["chat", "batch", "nobody"])}
-            asked[name] = rng.randint(1, 60)
-            paced.add_request(
-                feed(name, ids, asked[name], extra_args=extra, priority=rng.randint(0, 2))
-            )
-            number += 1
-        if rng.random() < 0.02 and paced.requests:
-            name = rng.choice(list(paced.requests))
-            aborted.add(name)
-            paced.finish_requests(name, RequestStatus.FINISHED_ABORTED)
-        output = paced.schedule()
-        idle = 0 if output.num_scheduled_tokens or not paced.has_requests() else idle + 1
-        assert idle < 5, "nothing runs"
-        device.now += device.seconds(paced, output)
-        answers = paced.update_from_output(output, no_model.result(paced, output))
-        for one in (item for answer in answers.values() for item in answer.outputs):
-            got[one.request_id] = got.get(one.request_id, 0) + len(one.new_token_ids)
-    assert paced._pacer is not None, "it gave up"
-    for name, tokens in asked.items():
-        assert name in aborted or got.get(name) == tokens, name
-    assert not paced._pacer._prompts._jobs
 
 
 def test_two_batches_in_flight(build: Build, device: Device) -> None:

@@ -69,6 +69,18 @@ def test_once_known_the_largest_chunk_seen_bounds() -> None:
     assert Ramp(largest=1000).most() == 1300
 
 
+def test_an_expectation_predicts_at_once_and_grows_no_faster() -> None:
+    climb = Ramp(expected=True)
+    assert climb.done
+    assert climb.most() == ramp.START
+    climb.saw(4000)  # beside nobody
+    climb.learn(256, 0.01, 0.05)
+    assert climb.most() == 332
+    for _ in range(ramp.ENOUGH):
+        climb.learn(300, 0.045, 0.05)
+    assert climb.most() == 5200
+
+
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 1)), max_size=100))
 def test_the_ramp_always_lets_something_through(steps: list[tuple[int, float]]) -> None:
     climb = Ramp()

@@ -27,6 +27,7 @@ from chunkwise.cost.step import ErrorQuantiles, Provenance, StepShape
 FORGETTING = 0.9995
 MOST_GAIN = 1e6  # the newest step's weight before all sums are scaled down
 START_STEPS = 200.0  # how many steps a saved calibration counts for
+EXPECTED_STEPS = 5.0  # ... and an expectation, which nobody has measured here
 SETTLED_STEPS = 50  # before that, surprises are no news
 NEAR = 0.3  # a step further off than this counts for less, in proportion
 FAR = log(4)  # ... and this is as far off as one step can be
@@ -43,7 +44,9 @@ DECODE_ONLY = (0, 5, 6)  # the terms that a step without prefill has
 class LiveCost:
     """Usage: `cost = LiveCost(provenance, saved)`; each step `cost.update(shape, seconds)`."""
 
-    def __init__(self, provenance: Provenance, start: FittedCost | None = None):
+    def __init__(
+        self, provenance: Provenance, start: FittedCost | None = None, measured: bool = True
+    ):
         self.provenance = provenance
         self.steps = 0
         self._products = [[0.0] * COUNT for _ in range(COUNT)]
@@ -57,15 +60,16 @@ class LiveCost:
         self._settled = 0  # steps since the start or the last change of the machine
         if start is not None:
             self._found = [getattr(start.coefficients, name) for name in TERMS]
-            self._largest = start.largest
+            weight = START_STEPS if measured else EXPECTED_STEPS
+            self._largest = start.largest if measured else Largest()
             for i, products in enumerate(start.products):
-                self._products[i] = [START_STEPS * value for value in products]
+                self._products[i] = [weight * value for value in products]
                 # Targets that make the saved coefficients the answer.
                 self._targets[i] = sum(
                     p * x for p, x in zip(self._products[i], self._found, strict=True)
                 )
-            self._settled = int(START_STEPS)
-            self._weights = START_STEPS
+            self._settled = int(START_STEPS) if measured else SETTLED_STEPS - DRIFT_LOOKS_BACK
+            self._weights = weight
         self._current: Coefficients | None = None
 
     @property

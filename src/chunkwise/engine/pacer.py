@@ -62,6 +62,7 @@ class Pacer:
         cost: LiveCost,
         prefilling: Mapping[str, Tracked],
         largest_known: int = 0,
+        expected: bool = False,
     ):
         self.cost = cost
         self.counts = PacingCounts()
@@ -72,7 +73,7 @@ class Pacer:
         self._prompts = Prompts(scheduler, levers, promises, cost, prefilling)
         self._prefilling = prefilling
         self._margin = Margin()
-        self._ramp = Ramp(largest_known)
+        self._ramp = Ramp(largest_known, expected)
         self._share = Share()
         self._dog = Watchdog()
         self.budget: int = scheduler.max_num_scheduled_tokens

@@ -3,13 +3,16 @@
 A file for each engine of a server, because each learns by itself. Invariant: the
 step's path makes a small copy now and then; writing happens beside it, whole or
 not at all; a file that cannot be read or written costs a line in the log, never
-a request, and without one the pacer begins carefully from nothing.
+a request. Without one the pacer begins with what kernel times of the same kind of
+GPU say, where the extra `plan` is installed, or carefully from nothing.
 """
 
 import time
 from pathlib import Path
+from typing import Any
 
 from chunkwise.cost import calibrations
+from chunkwise.cost.expected import SOURCE, expect
 from chunkwise.cost.fitted import FittedCost
 from chunkwise.cost.live import LiveCost
 from chunkwise.cost.step import Provenance
@@ -38,6 +41,22 @@ def known(header: Header) -> FittedCost | None:
         except (ChunkwiseError, OSError) as error:
             log.warning("Chunkwise begins without a calibration: %s", error)
     return None
+
+
+def expected(header: Header, model_config: Any) -> FittedCost | None:
+    """Return what this engine's steps should cost by measured kernel times, if anyone knows."""
+    try:
+        eager = bool(model_config.enforce_eager)
+        return expect(str(model_config.model), where(header), header.budget, header.seqs, eager)
+    except Exception as error:  # tables of others: whatever is wrong with them, begin from nothing
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        log.info("Chunkwise expects nothing of this GPU before the first step: %s", reason)
+        return None
+
+
+def is_expected(cost: FittedCost | None) -> bool:
+    """Tell whether it was read from tables, not measured here."""
+    return cost is not None and cost.provenance.source == SOURCE
 
 
 class Keeper:

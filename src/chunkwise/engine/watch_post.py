@@ -47,7 +47,10 @@ class WatchPost:
         header = _header(scheduler, sight, orders, watcher.wall_started)
         pacer = keeper = None
         if orders.mode == "on":
-            pacer = start_pacer(scheduler, orders, watcher, header, self_calibration.known(header))
+            start = self_calibration.known(header)
+            if start is None:
+                start = self_calibration.expected(header, scheduler.vllm_config.model_config)
+            pacer = start_pacer(scheduler, orders, watcher, header, start)
         parts: list[Part] = [CaptureFiles(orders.folder, header)]
         parts.append(Exporter(header, None if pacer is None else pacer.counts))
         if pacer is not None:
@@ -94,15 +97,22 @@ def start_pacer(
     if levers is None:
         log.warning("Chunkwise only observes: this vLLM has no step budget that can be lowered.")
         return None
-    cost = LiveCost(self_calibration.where(header), start)
-    largest = 0 if start is None else start.largest.prefill_tokens
-    pacer = Pacer(scheduler, levers, orders.promises, cost, watcher.prefilling, largest)
+    expected = self_calibration.is_expected(start)
+    cost = LiveCost(self_calibration.where(header), start, measured=not expected)
+    largest = 0 if start is None or expected else start.largest.prefill_tokens
+    pacer = Pacer(scheduler, levers, orders.promises, cost, watcher.prefilling, largest, expected)
     log.info(
         "Chunkwise paces this engine%s, %s.",
         f" without {', '.join(levers.missing)}" if levers.missing else "",
-        "from nothing" if start is None else "from what it learned before",
+        _begins(start is not None, expected),
     )
     return pacer
+
+
+def _begins(known: bool, expected: bool) -> str:
+    if expected:
+        return "from kernel times of such a GPU"
+    return "from what it learned before" if known else "from nothing"
 
 
 def _header(scheduler: Any, sight: Sight, orders: Orders, started: float) -> Header:
