@@ -1,7 +1,7 @@
 """The first hundred steps beside answers, from nothing and from kernel times, in the simulator.
 
 vLLM's own scheduler paced on a virtual clock; steps take what the tables of
-another GPU's kernels say, times a factor (how wrong the expectation is), with a
+the GPU's kernels say, times a factor (how wrong the expectation is), with a
 tenth of noise. Said is the worst of the first hundred steps that carried prompts
 beside answers, as a share of the inter-token target, over two seeds, and how many
 requests of the first twenty seconds had their first token in time.
