@@ -13,7 +13,6 @@ from tests.engine.faults import FAULTS, PACING_FAULTS, boom
 
 from chunkwise.cost.live import LiveCost
 from chunkwise.engine import compat_levers
-from chunkwise.engine.scheduler import CapLayer
 from chunkwise.pacing import decision, watchdog
 
 pytestmark = pytest.mark.engine
@@ -50,7 +49,7 @@ Begin = Callable[[], Any]
 
 
 @pytest.fixture
-def begin(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+def begin(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Put a new pacer into the engine's scheduler, which is returned."""
     monkeypatch.setenv("CHUNKWISE_ITL", "40ms")
     monkeypatch.setenv("CHUNKWISE_TTFT", "500ms")
@@ -61,13 +60,11 @@ def begin(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         scheduler._close()
         if isinstance(scheduler.waiting, compat_levers.PacedQueue):  # leaving was made to fail
             compat_levers.give_back_queue(scheduler, scheduler.waiting)
-        scheduler._cap_error = None
         scheduler._watch()
         assert scheduler._pacer is not None
         return scheduler
 
-    yield made
-    vars(scheduler).pop(compat_levers.CAP, None)
+    return made
 
 
 def serve(engine: Any, requests: int, name: str = "r", talk: int = 24) -> None:
@@ -149,10 +146,7 @@ def test_a_lever_that_is_missing(
         else:
             patch.setattr(compat_levers, f"_{lever}", boom)
         scheduler = begin()
-    if lever == "cap":  # nobody is asked any more
-        stock = super(CapLayer, scheduler)._reserve_prefill_lookahead
-        vars(scheduler)[compat_levers.CAP] = stock
-    assert getattr(scheduler._pacer._levers, lever) in (False, None)
+    assert getattr(scheduler._pacer._levers, lever) is None
     serve(engine, 12)
     assert scheduler._pacer is not None
     assert lines == []
