@@ -8,7 +8,7 @@ from tests.pacing.made_jobs import GPU, costs, jobs
 
 from chunkwise.cost.fitted import FittedCost
 from chunkwise.cost.step import StepShape
-from chunkwise.pacing.decision import TURN_ADDS, Decision, Moment, decide
+from chunkwise.pacing.decision import TURN_ADDS, TURN_TOKENS, Decision, Moment, decide
 from chunkwise.pacing.job import Job
 from chunkwise.pacing.targets import SMALLEST_CHUNK, least
 
@@ -63,12 +63,29 @@ def test_a_truthful_prediction_keeps_the_allowance(
         shape = shape.with_chunk(found.tokens.get(job.name, 0), job.context)
     seconds = cost.seconds(shape)
     assert seconds <= found.predicted * (1 + 1e-9)
-    if alone <= moment.allowance:
+    if moment.oldest is not None and moment.oldest.left:
+        tokens = min(TURN_TOKENS, moment.oldest.left)
+        decodes = StepShape(decodes=moment.decodes, decode_context=moment.decode_context)
+        little = cost.seconds(decodes.with_chunk(tokens, moment.oldest.context))
+        assert seconds <= max(moment.allowance, TURN_ADDS * alone, little) * (1 + 1e-9)
+    elif alone <= moment.allowance:
         assert seconds <= moment.allowance * (1 + 1e-9)
-    elif turn and waiting:
-        assert seconds <= TURN_ADDS * alone * (1 + 1e-9)
     else:
         assert not found.tokens
+
+
+@given(moments(), jobs(least=1), costs)
+def test_into_a_turn_something_always_fits(
+    moment: Moment, waiting: list[Job], cost: FittedCost
+) -> None:
+    oldest = moment.oldest = min(waiting, key=lambda job: job.number)
+    oldest.started = True
+    found = decide(moment, waiting, cost)
+    room = min(moment.budget - moment.decode_tokens, moment.most if moment.decodes else 2**31)
+    if oldest.left and room > 0:
+        assert found.tokens[oldest.name] >= min(
+            TURN_TOKENS, oldest.left, room, moment.largest or 16
+        )
 
 
 @given(moments(), jobs(least=1), costs, st.booleans())

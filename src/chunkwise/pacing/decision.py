@@ -2,9 +2,9 @@
 
 Invariants, each a test: never above the start-up budget, never below what the
 decodes need; with decodes and a truthful cost no step is predicted to take
-longer than the allowance (unless the decodes alone do: then only the turn of one
-that waited too long may add a little); never an empty step while something can
-run. Arithmetic on plain numbers, so that the live scheduler, the simulator and
+longer than the allowance (unless nothing at all fits into it: then only the turn
+of one that waited too long may add a little); never an empty step while something
+can run. Arithmetic on plain numbers, so that the live scheduler, the simulator and
 the tests decide alike.
 """
 
@@ -18,7 +18,9 @@ from chunkwise.pacing.job import Job
 from chunkwise.pacing.relegation import price, relegate, stretch
 from chunkwise.pacing.room import Room
 
-TURN_ADDS = 1.25  # how much a turn may lengthen a step that is over the allowance by itself
+# Into a turn something always fits, be it by a quarter of what the decodes alone take: a wrong
+# prediction that nothing ever fits would never be corrected.
+TURN_ADDS, TURN_TOKENS = 1.25, 16
 
 
 @dataclass(slots=True)
@@ -73,8 +75,9 @@ def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
     oldest = moment.oldest
     if oldest is not None:
         order.sort(key=lambda job: job is not oldest)
-        if allowance < without:
-            allowance = without * TURN_ADDS
+        little = shape.with_chunk(min(TURN_TOKENS, oldest.left), oldest.context)
+        if allowance < (least := cost.seconds(little)):
+            allowance = max(least, without * TURN_ADDS)
     room = Room(moment.free_blocks, moment.promised_blocks, moment.decodes)
     if oldest is not None and not oldest.started and oldest.blocks >= room.left:
         starts = 0  # whatever becomes free is kept for it
