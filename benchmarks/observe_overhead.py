@@ -42,10 +42,11 @@ def filled(build, model: Path, running: int, waiting: int, chunked: bool):
         scheduler.add_request(feed(f"run-{index}", 100 + index % 50, 8_000))
     while any(r.num_output_tokens == 0 for r in scheduler.requests.values()):
         no_model.step(scheduler)
-    for index in range(waiting + chunked):
-        # The first one is admitted, and takes a chunk in every step that follows.
-        prompt = 8_000 if chunked and not index else 32
-        scheduler.add_request(feed(f"wait-{index}", prompt, 100))
+    if chunked:  # one is admitted, and takes a chunk in every step that follows
+        scheduler.add_request(feed("long", 8_000, 100))
+        no_model.step(scheduler)
+    for index in range(waiting):
+        scheduler.add_request(feed(f"wait-{index}", 32, 100))
     return scheduler
 
 
