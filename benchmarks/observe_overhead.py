@@ -62,6 +62,18 @@ def timed(scheduler) -> float:
     return time.thread_time() - again + middle - start
 
 
+def in_turn(pair: list, blocks: int, steps: int) -> np.ndarray:
+    """Step two schedulers in turn; return each one's seconds: [blocks, steps, 2]."""
+    gc.collect()
+    gc.freeze()
+    seconds = np.zeros((blocks, steps, 2))
+    for block in range(blocks):
+        for step in range(steps):
+            for who in (0, 1) if (block + step) % 2 else (1, 0):
+                seconds[block, step, who] = timed(pair[who])
+    return seconds
+
+
 def compare(model: Path, running: int, waiting: int, chunked: bool) -> dict:
     from vllm.v1.core.sched.scheduler import Scheduler
 
@@ -71,13 +83,7 @@ def compare(model: Path, running: int, waiting: int, chunked: bool) -> dict:
         filled(build, model, running, waiting, chunked) for build in (Scheduler, PacedScheduler)
     ]
     assert pair[1]._watcher is not None
-    gc.collect()
-    gc.freeze()
-    seconds = np.zeros((BLOCKS, STEPS, 2))
-    for block in range(BLOCKS):
-        for step in range(STEPS):
-            for who in (0, 1) if (block + step) % 2 else (1, 0):
-                seconds[block, step, who] = timed(pair[who])
+    seconds = in_turn(pair, BLOCKS, STEPS)
     inside = spent_inside(pair[1])
     pair[1].shutdown()
     stock, ours = np.median(seconds, axis=1).T  # [blocks]

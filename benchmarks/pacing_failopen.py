@@ -38,13 +38,7 @@ def stepped(model, running: int, waiting: int, chunked: bool, blocks: int, steps
         for build in (Scheduler, PacedScheduler)
     ]
     pair[1]._eject("a benchmark asked for it")
-    method.gc.collect()
-    method.gc.freeze()
-    seconds = np.zeros((blocks, steps, 2))
-    for block in range(blocks):
-        for step in range(steps):
-            for who in (0, 1) if (block + step) % 2 else (1, 0):
-                seconds[block, step, who] = method.timed(pair[who])
+    seconds = method.in_turn(pair, blocks, steps)
     pair[1].shutdown()
     stock, ours = np.median(seconds, axis=1).T
     ratio, low, high = interval(ours / stock)

@@ -30,13 +30,7 @@ def compare(model, running: int, waiting: int, chunked: bool, blocks: int, steps
         for build in (Scheduler, PacedScheduler)
     ]
     assert pair[1]._pacer is not None
-    method.gc.collect()
-    method.gc.freeze()
-    seconds = np.zeros((blocks, steps, 2))
-    for block in range(blocks):
-        for step in range(steps):
-            for who in (0, 1) if (block + step) % 2 else (1, 0):
-                seconds[block, step, who] = method.timed(pair[who])
+    seconds = method.in_turn(pair, blocks, steps)
     assert pair[1]._pacer is not None, "it gave up"
     inside = spent_inside(pair[1])
     pair[1].shutdown()
