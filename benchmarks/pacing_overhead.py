@@ -80,7 +80,7 @@ def spent_inside(scheduler, steps: int = 150) -> float:
 
 
 def competing(model, running: int, waiting: int) -> dict:
-    """Slots are free, and the pool has room for none of those who wait: all are considered."""
+    """Slots are free, and the pool has room for few of those who wait: all are considered."""
     from tests.engine import no_model
 
     from chunkwise import PacedScheduler
@@ -99,7 +99,7 @@ def competing(model, running: int, waiting: int) -> dict:
     method.timed(scheduler)
     inside = spent_inside(scheduler)
     assert scheduler._pacer is not None, "it gave up"
-    assert len(scheduler.running) - running < 3, "they did not compete"
+    assert len(scheduler.running) < 2 * running, "they did not compete"
     scheduler.shutdown()
     return {"running": running, "waiting": waiting, "inside_us": inside * 1e6}
 
