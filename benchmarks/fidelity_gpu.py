@@ -1,10 +1,10 @@
 """Compare simulated GPU serving with measured runs, and keep the table.
 
-The measurements are those that `aiconfigurator-core` ships (`silicon_sample.csv`):
-a model, a GPU, lengths, a closed-loop concurrency, and the TTFT and time per
-output token (TPOT) that a client saw. What the client did is not in the file; it
-is set here, per source, in `CLIENTS`, before anything is compared. Each row's
-result is kept, so that the run can be stopped and taken up again.
+Which runs, and how each was served, is in `fidelity_rows.py`, before anything is
+compared. Besides the plain simulation there are two corrections per GPU, a factor,
+or a factor and a floor, on steps with prefill over 512 tokens; a row's are chosen
+on the other half of its GPU's rows. Each result is kept, so that the run can be
+stopped and taken up again.
 
 Usage: .venv/bin/python benchmarks/fidelity_gpu.py [--minutes 5] [--moe]
        … --estimates OTHER_PYTHON   (one with the package `aiconfigurator`)
@@ -14,211 +14,85 @@ Usage: .venv/bin/python benchmarks/fidelity_gpu.py [--minutes 5] [--moe]
 import argparse
 import csv
 import json
+import math
 import os
-import re
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from fidelity_rows import NAMES, Row, rows, run, why_not
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = RESULTS / "fidelity_gpu.csv"
 ESTIMATES = RESULTS / "fidelity_gpu_aiconfigurator.csv"
 TABLE = RESULTS / "fidelity_gpu.txt"
-NAMES = {"meta-llama/Llama-3.1-70B": "meta-llama/Meta-Llama-3.1-70B"}
-DENSE = {"Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B"}
-BYTES = {"": 2.0, "fp8": 1.0, "nvfp4": 0.5625, "int4_wo": 0.53}
-# The factors that are tried for "one factor per GPU", on rows that are then not reported.
-FACTORS = (0.9, 1.0, 1.1, 1.2, 1.3)
-REQUEST_LATENCY = 0.005
-OTHER_BYTES = 5e9
+# A floor is asked for if short prompts want this much more than long ones.
+FLOOR_WORTH = 1.1
+FLOORS = (0.02, 0.04, 0.06)
+LONG = 4096
 
-
-@dataclass(frozen=True)
-class Client:
-    """How the load was made and the server set, where the source does not say."""
-
-    jitter: float  # lengths uniform in (1 - jitter, 1] of nominal
-    asynchronous: bool
-    host: float
-    host_per_request: float
-
-    def budget(self, isl: int, concurrency: int) -> int:
-        return 8192 if self.asynchronous else concurrency + isl + 1500
-
-
-INFERENCE_MAX = Client(0.2, True, 0.0005, 0.0)
-VLLM_0_12 = Client(0.0, False, 0.0015, 0.00004)
-
-
-@dataclass(frozen=True)
-class Row:
-    id: str
-    model: str
-    system: str
-    quantization: str
-    tp: int
-    ep: int
-    isl: int
-    osl: int
-    concurrency: int
-    ttft: float
-    tpot: float
-    version: str
-
-    @property
-    def client(self) -> Client:
-        return VLLM_0_12 if self.version == "0.12.0" else INFERENCE_MAX
-
-    @property
-    def group(self) -> str:
-        name = self.model.split("/")[-1]
-        return f"{name} {self.system.split('_')[0].upper()} {self.quantization or 'bf16'}"
-
-
-def rows(moe: bool = False) -> list[Row]:
-    """Return the single-engine vLLM rows, dense or not, that say their concurrency."""
-    spec = find_spec("aiconfigurator_core")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    file = Path(spec.submodule_search_locations[0]) / "systems" / "silicon_sample.csv"
-    found = []
-    with file.open() as lines:
-        for item in csv.DictReader(lines):
-            if item["backend"] != "vllm" or item["mode"] != "agg":
-                continue
-            if item["attention_dp_size"] not in ("", "1"):
-                continue  # several engines
-            said = re.search(r"silicon_concurrency=(\d+)", item["silicon_data_source"])
-            if said is None or (item["model_path"] in DENSE) == moe:
-                continue
-            found.append(
-                Row(
-                    item["id"],
-                    item["model_path"],
-                    item["system"],
-                    item["gemm_quant_mode"],
-                    int(item["tp_size"]),
-                    int(item["moe_ep_size"] or 1),
-                    int(item["isl"]),
-                    int(item["osl"]),
-                    int(said[1]),
-                    float(item["silicon_ttft_ms"]) / 1000,
-                    float(item["silicon_tpot_ms"]) / 1000,
-                    item["backend_version"],
-                )
-            )
-    return found
-
-
-@cache
-def cost_of(model: str, system: str, quantization: str, tp: int) -> object:
-    from chunkwise.cost import silicon
-
-    return silicon.load(NAMES.get(model, model), system, tp, weights=quantization or None)
-
-
-def run(row: Row, factor: float = 1.0) -> tuple[float, float]:
-    """Simulate a row; return the mean TTFT and the mean time per output token."""
-    from dataclasses import replace
-
-    from chunkwise.cost.graphs import Graphs, StepTerms, default_capture_limit
-    from chunkwise.settings import Settings
-    from chunkwise.sim.run import Machine, simulate
-    from chunkwise.sim.sources import Users
-    from chunkwise.sim.traffic import Traffic
-
-    client = row.client
-    cost = cost_of(row.model, row.system, row.quantization, row.tp)
-    terms = StepTerms(
-        host=client.host,
-        host_per_request=client.host_per_request,
-        capture_limit=default_capture_limit(row.system),
-        prefill_factor=factor,
-    )
-    cost = replace(cost, terms=terms, graphs=Graphs(terms, shape_of(row.model).layers))
-    machine = Machine(cost, kv_tokens(row), 131_072, REQUEST_LATENCY)
-    settings = Settings(
-        max_num_batched_tokens=client.budget(row.isl, row.concurrency),
-        max_num_seqs=row.concurrency,
-        async_scheduling=client.asynchronous,
-        enable_prefix_caching=False,
-    )
-    traffic = Traffic.made(row.isl, row.osl, 10 * row.concurrency, client.jitter, seed=0)
-    found = simulate(traffic, settings, machine, Users(row.concurrency)).measured
-    return float(found.ttft.mean()), float(np.nanmean(found.time_per_output_token))
-
-
-@cache
-def shape_of(model: str) -> object:
-    from chunkwise.cost.shape import read_shape
-    from chunkwise.cost.silicon import config_file
-
-    return read_shape(str(config_file(NAMES.get(model, model))))
-
-
-def kv_tokens(row: Row) -> int:
-    from chunkwise.cost.memory import kv_bytes_per_token
-    from chunkwise.cost.silicon import device_memory
-
-    shape = shape_of(row.model)
-    total, _ = device_memory(row.system, row.tp)
-    weights = shape.weights * BYTES[row.quantization] / row.tp
-    return int((0.9 * total - weights - OTHER_BYTES) / kv_bytes_per_token(shape, 2, row.tp))
-
+Correction = tuple[float, float]  # factor and floor, see StepTerms
+Corrections = dict[tuple[str, int], Correction]  # by GPU and half
+Pair = tuple[float, float]  # seconds to the first token and per further one
+Kept = dict[tuple[str, Correction], Pair]
+NONE: Correction = (1.0, 0.0)
+NAN: Pair = (math.nan, math.nan)
 
 # --- what is kept ---
 
 
-def kept(file: Path) -> dict[tuple[str, float], tuple[float, float]]:
+def kept(file: Path) -> Kept:
     if not file.exists():
         return {}
     with file.open() as lines:
         return {
-            (item["id"], float(item["factor"])): (float(item["ttft"]), float(item["tpot"]))
+            (item["id"], (float(item["factor"]), float(item["floor"]))): (
+                float(item["ttft"]),
+                float(item["tpot"]),
+            )
             for item in csv.DictReader(lines)
         }
 
 
-def keep(file: Path, key: tuple[str, float], value: tuple[float, float]) -> None:
+def keep(file: Path, name: str, correction: Correction, value: Pair) -> None:
     new = not file.exists()
     with file.open("a") as out:
         if new:
-            out.write("id,factor,ttft,tpot\n")
-        out.write(f"{key[0]},{key[1]},{value[0]:.6g},{value[1]:.6g}\n")
+            out.write("id,factor,floor,ttft,tpot\n")
+        out.write(f"{name},{correction[0]},{correction[1]},{value[0]:.6g},{value[1]:.6g}\n")
 
 
-def simulate_all(todo: Iterable[tuple[Row, float]], seconds: float) -> None:
-    end = time.monotonic() + seconds
+def simulate_all(todo: Iterable[tuple[Row, Correction]], end: float) -> bool:
+    """Simulate what is not kept yet; tell whether there was time for all."""
     done = kept(RUNS)
-    for row, factor in todo:
-        if (row.id, factor) in done:
+    for row, correction in todo:
+        if (row.id, correction) in done:
             continue
         if time.monotonic() > end:
             print("out of time; run again to go on", file=sys.stderr)
-            return
+            return False
         start = time.process_time()
         try:
-            found = run(row, factor)
+            found = run(row, *correction)
         except Exception as error:  # a row that the cost source does not support
             print(f"{row.id}: {error}", file=sys.stderr)
-            found = (float("nan"), float("nan"))
-        keep(RUNS, (row.id, factor), found)
+            found = NAN
+        done[row.id, correction] = found
+        keep(RUNS, row.id, correction, found)
         print(
-            f"{row.id} x{factor}: TTFT {found[0] / row.ttft - 1:+.1%} "
-            f"TPOT {found[1] / row.tpot - 1:+.1%} ({time.process_time() - start:.1f} s)",
+            f"{row.id} x{correction[0]} over {1000 * correction[1]:.0f} ms: "
+            f"TTFT {found[0] / row.ttft - 1:+.1%} TPOT {found[1] / row.tpot - 1:+.1%} "
+            f"({time.process_time() - start:.1f} s)",
             flush=True,
         )
+    return True
 
 
-# --- one factor per GPU, chosen on rows that are not reported ---
+# --- corrections, chosen on rows that are then not reported ---
 
 
 def half(row: Row) -> int:
@@ -230,38 +104,80 @@ def half(row: Row) -> int:
     return int(row.tp in (2, 8))
 
 
-def tuning(chosen: list[Row]) -> list[Row]:
-    """Return the few rows of each half on which a factor is chosen: long prompts, small loads."""
-    found: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in sorted(chosen, key=lambda row: (-row.isl, row.concurrency, row.osl, row.tp)):
-        of_half = found[row.system, half(row)]
-        if len(of_half) < 6 and row.concurrency <= 16:
-            of_half.append(row)
-    return [row for some in found.values() for row in some]
+def asked(chosen: Iterable[Row], done: Kept) -> float:
+    """Return the median of measured over simulated TTFT, to a twentieth."""
+    found = [row.ttft / done[row.id, NONE][0] for row in chosen]
+    return round(20 * float(np.median(found))) / 20
 
 
-def best_factors(
-    chosen: list[Row], done: dict[tuple[str, float], tuple[float, float]]
-) -> dict[tuple[str, int], float]:
-    """Return for each half the factor that the other half's few rows like best."""
+def factors(chosen: list[Row], done: Kept) -> Corrections:
+    """Return for each half the factor that the other half's rows ask for."""
+    halves = sorted({(row.system, half(row)) for row in chosen})
+    return {key: (asked(others(key, chosen), done), 0.0) for key in halves}
+
+
+def others(key: tuple[str, int], chosen: list[Row]) -> list[Row]:
+    return [row for row in chosen if row.system == key[0] and half(row) != key[1]]
+
+
+def floor_trials(chosen: list[Row], done: Kept) -> dict[tuple[str, int], list[tuple[Row, float]]]:
+    """Return for halves whose other half asks for a floor: the rows and the factor to try it on.
+
+    Long prompts' steps are above any floor and give the factor; the floor is for
+    the short prompts, and tried on those with small loads.
+    """
     found = {}
-    few = tuning(chosen)
-    for system, part in {(row.system, half(row)) for row in few}:
-        others = [row for row in few if row.system == system and half(row) != part]
-
-        def off(factor: float, others: list[Row] = others) -> float:
-            errors = [abs(done[row.id, factor][0] / row.ttft - 1) for row in others]
-            return float(np.median(errors))
-
-        if others and all((row.id, f) in done for row in others for f in FACTORS):
-            found[system, part] = min(FACTORS, key=off)
+    for key in sorted({(row.system, half(row)) for row in chosen}):
+        there = others(key, chosen)
+        factor = asked((row for row in there if row.isl >= LONG), done)
+        short = [row for row in there if row.isl < LONG]
+        if asked(short, done) > FLOOR_WORTH * factor:
+            few = [row for row in short if row.concurrency <= 8 and row.osl <= 1024]
+            found[key] = [(row, factor) for row in few]
     return found
+
+
+def factors_and_floors(chosen: list[Row], done: Kept) -> Corrections:
+    """Return the factors, and a floor where the other half's short prompts ask for one.
+
+    Halves whose floor has not been tried yet are left out.
+    """
+    found = factors(chosen, done)
+    for key, trials in floor_trials(chosen, done).items():
+        if not all((row.id, (factor, f)) in done for row, factor in trials for f in FLOORS):
+            del found[key]
+            continue
+
+        def off(floor: float, trials: list[tuple[Row, float]] = trials) -> float:
+            tried = [done[r.id, (f, floor)][0] / r.ttft for r, f in trials]
+            return float(np.median(np.abs(np.log(tried))))
+
+        found[key] = (trials[0][1], min(FLOORS, key=off))
+    return found
+
+
+def plan(chosen: list[Row], end: float) -> None:
+    """Simulate all: plain, with the factor, the floor's trials, with factor and floor."""
+    if not simulate_all([(row, NONE) for row in chosen], end):
+        return
+    all_rows, done = rows(), kept(RUNS)
+    if not all((row.id, NONE) in done for row in all_rows):
+        return
+    by_half = factors(all_rows, done)
+    trials = floor_trials(all_rows, done).values()
+    todo = [(row, by_half[row.system, half(row)]) for row in chosen]
+    todo += [(row, (f, floor)) for some in trials for row, f in some for floor in FLOORS]
+    if simulate_all(todo, end):
+        by_half = factors_and_floors(all_rows, kept(RUNS))
+        simulate_all([(row, by_half[row.system, half(row)]) for row in chosen], end)
 
 
 # --- tables ---
 
+Set = list[tuple[Row, Pair]]
 
-def errors(pairs: list[tuple[Row, tuple[float, float]]]) -> list[str]:
+
+def errors(pairs: Set) -> list[str]:
     cells = [f"{len(pairs):>4}"]
     for index, truth in ((1, "tpot"), (0, "ttft")):
         off = np.array([abs(found[index] / getattr(row, truth) - 1) for row, found in pairs])
@@ -272,14 +188,14 @@ def errors(pairs: list[tuple[Row, tuple[float, float]]]) -> list[str]:
     return cells
 
 
-def table(title: str, sets: dict[str, list[tuple[Row, tuple[float, float]]]]) -> list[str]:
+def table(title: str, sets: dict[str, Set], total: int) -> list[str]:
     lines = [title, ""]
     lines.append(f"{'':<32} rows   TPOT    p90    TTFT    p90")
     groups = sorted({row.group for pairs in sets.values() for row, _ in pairs})
-    most = max(map(len, sets.values()))
     for name, pairs in sets.items():
-        unfinished = "factor per" in name and len(pairs) < most
-        lines.append(f"{name} ({len(pairs)} of {most} rows so far)" if unfinished else name)
+        if not pairs:
+            continue
+        lines.append(f"{name} ({len(pairs)} of {total} rows)" if len(pairs) < total else name)
         for group in groups:
             part = [pair for pair in pairs if pair[0].group == group]
             if part:
@@ -288,38 +204,80 @@ def table(title: str, sets: dict[str, list[tuple[Row, tuple[float, float]]]]) ->
     return [*lines, ""]
 
 
-def write_tables(moe: bool) -> None:
+def found_in(results: Kept, chosen: list[Row], by: Corrections | None = None) -> Set:
+    """Return the rows that have a result, plain or with their half's correction."""
+    found = []
+    for row in chosen:
+        correction = NONE if by is None else by.get((row.system, half(row)))
+        pair = NAN if correction is None else results.get((row.id, correction), NAN)
+        if not math.isnan(pair[0]):
+            found.append((row, pair))
+    return found
+
+
+def dense_tables(done: Kept, theirs: Kept) -> list[str]:
+    chosen = rows()
+    plain, estimates = found_in(done, chosen), found_in(theirs, chosen)
+    sets = {"simulated, no correction": plain}
+    chosen_by: dict[str, Corrections] = {}
+    if len(plain) == len(chosen):
+        chosen_by = {
+            "simulated, one factor per GPU": factors(chosen, done),
+            "simulated, one factor and one floor per GPU": factors_and_floors(chosen, done),
+        }
+        sets |= {name: found_in(done, chosen, by) for name, by in chosen_by.items()}
+    sets["aiconfigurator's own estimate"] = estimates
+    accepted = {row.id for row, _ in estimates}
+    sets["simulated, no correction, the rows that it accepts"] = [
+        pair for pair in plain if pair[0].id in accepted
+    ]
+    lines = table(
+        "Dense models: median and 90th percentile of the relative error", sets, len(chosen)
+    )
+    for name, by in chosen_by.items():
+        said = [
+            f"{system.split('_')[0].upper()} {_half_name(system, part)} x{factor:.2f}"
+            + (f" and at least {1000 * floor:.0f} ms" if floor else "")
+            for (system, part), (factor, floor) in sorted(by.items())
+        ]
+        lines.append(f"{name}, chosen on the other half: {', '.join(said)}.")
+    return [*lines, ""]
+
+
+def _half_name(system: str, part: int) -> str:
+    names = {
+        "h100_sxm": ("Llama", "Qwen"),
+        "b200_sxm": ("fp8", "nvfp4"),
+        "h200_sxm": ("TP 1 and 4", "TP 2 and 8"),
+    }
+    return names[system][part]
+
+
+def moe_tables(done: Kept, theirs: Kept) -> list[str]:
+    chosen = rows(moe=True)
+    sets = {
+        "simulated, no correction": found_in(done, chosen),
+        "aiconfigurator's own estimate": found_in(theirs, chosen),
+    }
+    have = [{row.id for row, _ in pairs} for pairs in sets.values()]
+    sets["simulated, the rows that it accepts"] = [
+        pair for pair in sets["simulated, no correction"] if pair[0].id in have[1]
+    ]
+    lines = table("Mixtures of experts, and Llama-3.1-8B", sets, len(chosen))
+    missing = Counter(
+        (row.group, why_not(row) or ("no costs" if (row.id, NONE) in done else "not run yet"))
+        for row in chosen
+        if row.id not in have[0]
+    )
+    lines.append("Not simulated:")
+    lines += [f"  {count:>3} {group}: {why}" for (group, why), count in sorted(missing.items())]
+    return [*lines, ""]
+
+
+def write_tables() -> None:
     done, theirs = kept(RUNS), kept(ESTIMATES)
     lines = ["$ python benchmarks/fidelity_gpu.py --table", ""]
-    chosen = rows()
-    factors = best_factors(chosen, done)
-    sets = {
-        "simulated, no factor": [(r, done[r.id, 1.0]) for r in chosen if (r.id, 1.0) in done],
-        "simulated, one factor per GPU, chosen on the other half": [
-            (r, done[key])
-            for r in chosen
-            if (r.system, half(r)) in factors
-            and (key := (r.id, factors[r.system, half(r)])) in done
-        ],
-        "aiconfigurator's own estimate": [
-            (r, theirs[r.id, 1.0]) for r in chosen if (r.id, 1.0) in theirs
-        ],
-    }
-    accepted = {r.id for r, found in sets["aiconfigurator's own estimate"] if found[0] == found[0]}
-    if accepted:
-        sets["simulated, no factor, the rows that it accepts"] = [
-            pair for pair in sets["simulated, no factor"] if pair[0].id in accepted
-        ]
-    lines += table("Dense models: median and 90th percentile of the relative error", sets)
-    said = ", ".join(
-        f"{system} {'second' if part else 'first'} half x{factor}"
-        for (system, part), factor in sorted(factors.items())
-    )
-    lines += [f"Factors: {said or 'none chosen yet'}.", ""]
-    if moe:
-        mixed = [(r, done[r.id, 1.0]) for r in rows(moe=True) if (r.id, 1.0) in done]
-        lines += table("Mixtures of experts", {"simulated, no factor": mixed})
-    TABLE.write_text("\n".join(lines))
+    TABLE.write_text("\n".join(lines + dense_tables(done, theirs) + moe_tables(done, theirs)))
     print(TABLE.read_text())
 
 
@@ -342,19 +300,18 @@ for line in sys.stdin:
 """
 
 
-def estimate_all(python: str, seconds: float) -> None:
-    end = time.monotonic() + seconds
+def estimate_all(python: str, chosen: list[Row], end: float) -> None:
     known = kept(ESTIMATES)
-    asked = [
+    questions = [
         {**row.__dict__, "model": NAMES.get(row.model, row.model)}
-        for row in sorted(rows(), key=lambda row: (row.concurrency, row.osl))
-        if (row.id, 1.0) not in known
+        for row in chosen
+        if (row.id, NONE) not in known
     ]
     pipe = subprocess.PIPE
     with subprocess.Popen([python, "-c", ASK], stdin=pipe, stdout=pipe, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        for item in asked:
+        for item in questions:
             if time.monotonic() > end:
                 break
             child.stdin.write(json.dumps(item) + "\n")
@@ -362,8 +319,8 @@ def estimate_all(python: str, seconds: float) -> None:
             while not (line := child.stdout.readline()).startswith("@ "):
                 assert line
             name, ttft, tpot = json.loads(line[2:])
-            value = (float("nan"), float("nan")) if ttft is None else (ttft / 1000, tpot / 1000)
-            keep(ESTIMATES, (name, 1.0), value)
+            value = NAN if ttft is None else (ttft / 1000, tpot / 1000)
+            keep(ESTIMATES, name, NONE, value)
         child.stdin.close()
 
 
@@ -376,22 +333,16 @@ def main() -> None:
     ask.add_argument("--table", action="store_true")
     ask.add_argument("--only", default="", help="rows whose id contains this")
     chosen = ask.parse_args()
+    end = time.monotonic() + 60 * chosen.minutes
+    todo = [row for row in rows(chosen.moe) if chosen.only in row.id]
+    todo.sort(key=lambda row: row.concurrency * row.osl)
     if chosen.estimates:
-        estimate_all(chosen.estimates, 60 * chosen.minutes)
+        estimate_all(chosen.estimates, todo, end)
+    elif chosen.moe and not chosen.table:
+        simulate_all([(row, NONE) for row in todo if why_not(row) is None], end)
     elif not chosen.table:
-        todo = [row for row in rows(chosen.moe) if chosen.only in row.id]
-        todo.sort(key=lambda row: row.concurrency * row.osl)
-        plan = [(row, 1.0) for row in todo]
-        if not chosen.moe:
-            plan += [(row, f) for row in tuning(todo) for f in FACTORS]
-            plan += [
-                (row, best[row.system, half(row)])
-                for best in [best_factors(rows(), kept(RUNS))]
-                for row in todo
-                if (row.system, half(row)) in best
-            ]
-        simulate_all(plan, 60 * chosen.minutes)
-    write_tables(chosen.moe)
+        plan(todo, end)
+    write_tables()
 
 
 if __name__ == "__main__":

@@ -166,6 +166,9 @@ def test_a_local_config_and_quantisation(tmp_path: Path) -> None:
     assert 0.45 < half.seconds(step) / cost(CASES[0]).seconds(step) < 0.55
     quantised = silicon.load("Qwen/Qwen3-8B", "h100_sxm", weights="fp8_block")
     assert quantised.seconds(step) < cost(CASES[0]).seconds(step)
+    scaled_live = silicon.load("Qwen/Qwen3-8B", "h100_sxm", weights="fp8")
+    scaled_before = silicon.load("Qwen/Qwen3-8B", "h100_sxm", weights="fp8_static")
+    assert scaled_before.seconds(step) < scaled_live.seconds(step)
 
 
 def test_mistakes_are_sentences_and_nothing_is_fetched(caplog: pytest.LogCaptureFixture) -> None:

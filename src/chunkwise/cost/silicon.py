@@ -54,7 +54,7 @@ def load(
     """Read the tables for a model on a GPU. Usage: `load("Qwen/Qwen3-8B", "h100_sxm")`.
 
     `model` is a shipped name or a local directory with a config.json; `weights`
-    and `kv_cache` name quantisations (`fp8`, `fp8_block`, `nvfp4` …; default: as
+    and `kv_cache` name quantisations (`fp8`, `fp8_static`, `nvfp4` …; default: as
     the config says). Experts are spread over the tensor-parallel devices.
     """
     config = _config(model)
@@ -314,7 +314,8 @@ def _options(
         "pp_size": pipeline_parallel,
         "moe_tp_size": tensor_parallel,
         "gemm_quant_mode": weights,
-        "moe_quant_mode": weights,
+        # The tables know scales of the checkpoint for plain matrices only.
+        "moe_quant_mode": "fp8" if weights == "fp8_static" else weights,
         "kvcache_quant_mode": kv_cache,
     }
 
