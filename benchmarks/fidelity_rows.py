@@ -153,7 +153,7 @@ def run(row: Row, factor: float = 1.0, floor: float = 0.0) -> tuple[float, float
         prefill_floor=floor,
     )
     # On Hopper the fp8 cache saves room but no time: FlashAttention's decodes over it were no
-    # faster than over bf16 until vLLM 0.11 (vllm-project/flash-attention#96).
+    # faster than over bf16 then, as we read vllm-project/flash-attention#96.
     kv_cache = "fp8" if served.kv_bytes == 1 and row.system in BLACKWELL else None
     cost = _cost(row.model, row.system, row.weights, row.tp, kv_cache)
     cost = replace(cost, terms=terms, graphs=Graphs(terms, _shape(row.model).layers))
