@@ -28,7 +28,7 @@ TOKENS = 64
 HANG_UPS = 4
 PATIENCE = 0.3  # seconds until they hang up
 ORDERS = {"CHUNKWISE": "on", "CHUNKWISE_ITL": "30ms", "CHUNKWISE_TTFT": "1s"}
-SMALL = ("--max-model-len", "2048", "--kv-cache-memory-bytes", str(6 * 2**20))
+SMALL = ("--max-model-len", "2048", "--kv-cache-memory-bytes", str(10 * 2**20))
 SERVERS: dict[str, tuple[str, ...]] = {
     "plain": (),
     "tensor parallel, 2": ("--tensor-parallel-size", "2"),
