@@ -270,6 +270,20 @@ def test_our_mistakes_cost_no_request(
         assert type(paced.waiting) is FCFSRequestQueue
 
 
+def test_no_cap_stays_behind_even_if_restoring_and_leaving_fail(
+    build: Build, device: Device, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paced = build()
+    needs_the_cap(paced)
+    monkeypatch.setattr(pacer.Pacer, "_by_budget_alone", lambda *_: False)
+    monkeypatch.setattr(pacer.Pacer, "restore", boom)
+    monkeypatch.setattr(pacer.Pacer, "leave", boom)
+    traffic(paced, device, 20)
+    assert paced._pacer is None
+    assert compat_levers.CAP not in vars(paced)
+    assert len(lines) == 1
+
+
 @pytest.mark.parametrize("lever", ["cap", "queue", "free_blocks", "cached"])
 def test_a_lever_that_is_missing(
     build: Build, device: Device, monkeypatch: pytest.MonkeyPatch, lever: str
@@ -282,7 +296,7 @@ def test_a_lever_that_is_missing(
     else:
         monkeypatch.setattr(compat_levers, f"_{lever}", gone)
     paced = build()
-    assert getattr(paced._pacer._levers, lever) in (False, None)
+    assert getattr(paced._pacer._levers, lever) is None
     traffic(paced, device, 60)
     assert paced._pacer is not None
 

@@ -80,6 +80,11 @@ def test_a_paced_server_has_our_plug_in_and_its_targets(said: str, targets: dict
     assert Arm.from_json(said, arm.to_json()) == arm
 
 
+def test_a_file_of_runs_sets_nothing_but_our_own_variables() -> None:
+    said = {**parse("paced:50ms").to_json(), "environment": {"CHUNKWISE": "on", "LD_PRELOAD": "x"}}
+    assert Arm.from_json("paced", said).environment == {"CHUNKWISE": "on"}
+
+
 def test_paced_without_a_promise_is_on() -> None:
     assert settled(parse("paced"), MACHINE).environment == {"CHUNKWISE": "on"}
 

@@ -1,5 +1,7 @@
 """Fleets: the same result however many processes made it."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -31,7 +33,9 @@ def test_processes_do_not_change_the_result(machine: Machine) -> None:
 
 def test_a_fleet_of_one_is_the_engine_itself(machine: Machine) -> None:
     traffic = Traffic.made(400, 30, 20, 0.8, seed=4).at_rate(20.0)
+    before = dict(os.environ)
     fleet = merged(traffic, list(run_fleet(traffic, SMALL, machine, 1)))
+    assert dict(os.environ) == before  # our log level is nobody else's
     alone = simulate(traffic, SMALL, machine)
     assert fleet.measured.token_times.tobytes() == alone.measured.token_times.tobytes()
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from chunkwise.engine import clock, compat
+from chunkwise.engine.compat_levers import take_cap_away
 from chunkwise.engine.compat_scheduler import why_not
 from chunkwise.engine.failopen import log, step_aside
 from chunkwise.engine.orders import Orders
@@ -179,6 +180,7 @@ class PacedLayer:
                 pacer.leave(self, why)
             except Exception:  # whatever it is: this is what vLLM must have back
                 self.max_num_scheduled_tokens = pacer.budget
+                take_cap_away(self)
 
 
 class QuietLayer(PacedLayer):

@@ -60,7 +60,12 @@ class Arm:
     def from_json(cls, name: str, found: Mapping[str, Any]) -> "Arm":
         """Read back what `to_json` wrote."""
         search = tuple(found.get("search", ()))
-        environment = found.get("environment", {})
+        # A file may be anybody's: it sets what our plug-in reads, and nothing else.
+        environment = {
+            key: str(value)
+            for key, value in found.get("environment", {}).items()
+            if key.startswith(PREFIX)
+        }
         args = tuple(found["settings"])
         return cls(name, found["said"], args, found.get("url"), search, environment)
 

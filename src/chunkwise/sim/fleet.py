@@ -86,7 +86,7 @@ def run_fleet(
         return
     # Not forked: vLLM and its libraries keep threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_quieten) as pool:
         yield from pool.map(_run, tasks, chunksize=max(1, min(8, len(tasks) // (4 * workers))))
 
 
@@ -115,8 +115,12 @@ def merged(traffic: Traffic, fleet: list[Replica]) -> Simulation:
     return Simulation(measured, Steps.joined([sim.steps for sim in sims]), cached, refused, notes)
 
 
-def _run(task: _Task) -> Replica:
+def _quieten() -> None:
+    """Of a worker alone: this process's log is its owner's."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+
+def _run(task: _Task) -> Replica:
     found = simulate(
         task.traffic, task.settings, task.machine, task.users, task.scheduler_cls, task.seed
     )
