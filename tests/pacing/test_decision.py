@@ -154,3 +154,11 @@ def test_beside_one_request_a_small_chunk_always_fits(cost: FittedCost, context:
     moment = Moment(0.0, 2048, 1, 1, context, allowance=least(cost, context))
     found = decide(moment, [Job("r0", 0, left=500, blocks=1)], cost)
     assert found.prefill >= SMALLEST_CHUNK
+
+
+def test_where_nobody_may_pass_those_who_have_begun_are_served_and_priced_first() -> None:
+    urgent = Job("urgent", 1, 200, deadline=0.5, blocks=1)
+    begun = Job("begun", 0, 9000, 30_000, deadline=9.0, started=True)
+    for may_pass, first in ((True, "urgent"), (False, "begun")):
+        moment = Moment(0.0, 8192, 8, 8, 8000, allowance=0.04, may_pass=may_pass)
+        assert next(iter(decide(moment, [begun, urgent], GPU).tokens)) == first

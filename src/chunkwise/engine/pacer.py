@@ -221,6 +221,7 @@ class Pacer:
         moment.decode_context = context
         moment.starts = self._seqs - len(running)
         moment.largest = self._largest
+        moment.may_pass = self._levers.cap is not None
         if decodes:
             target = self._target(running, context // decodes)
             allowance = inf

@@ -38,6 +38,7 @@ class Moment:
     promised_blocks: int = 0  # still to be taken by prompts that have begun
     starts: int = 2**31  # requests that may begin
     largest: int = 0  # tokens of one chunk; 0: no bound
+    may_pass: bool = True  # whether the engine lets a prompt pass one that has begun
     oldest: Job | None = None  # whose turn it is
 
 
@@ -78,6 +79,9 @@ def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
         little = shape.with_chunk(min(TURN_TOKENS, oldest.left), oldest.context)
         if allowance < (least := cost.seconds(little)):
             allowance = max(least, without * TURN_ADDS)
+    if not moment.may_pass:
+        # It would give the tokens meant for another to who has begun, deep in its context.
+        order.sort(key=lambda job: not job.started)
     room = Room(moment.free_blocks, moment.promised_blocks, moment.decodes)
     if oldest is not None and not oldest.started and oldest.blocks >= room.left:
         starts = 0  # whatever becomes free is kept for it
