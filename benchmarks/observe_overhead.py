@@ -26,7 +26,7 @@ os.environ["CHUNKWISE"] = "observe"
 os.environ["CHUNKWISE_DIR"] = tempfile.mkdtemp(prefix="chunkwise-overhead-")
 
 BLOCKS, STEPS = 40, 20
-CHUNK = 8  # tokens: so that one prompt of 8,000 lasts for all steps
+CHUNK = 2  # tokens: so that one prompt of 8,000 lasts for all steps
 CASES = [(64, 10), (64, 10_000), (256, 10), (256, 10_000)]
 
 

@@ -122,6 +122,12 @@ def _promise(engine: Engine, arm: dict) -> None:
         os.environ["CHUNKWISE_CLASSES"] = CLASSES + ",nobody:itl=1s"
 
 
+def scheduler_of(arm: dict) -> str | None:
+    if "rule" in arm:
+        return f"chunkwise.engine.rule_schedulers.{arm['rule']}"
+    return PACED if arm.get("paced") or arm.get("order") else None
+
+
 def run(
     traces: str, engine: Engine, workload: str, arm: dict, when: dict, seed: int, surely: bool
 ) -> dict:
@@ -173,7 +179,7 @@ def run(
         traffic,
         type(settings)(**given),
         machine,
-        scheduler_cls=PACED if arm.get("paced") or arm.get("order") else None,
+        scheduler_cls=scheduler_of(arm),
         seed=seed,
         stop=None if "requests" in when else stop,
     )

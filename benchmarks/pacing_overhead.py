@@ -4,7 +4,8 @@ The method is that of `observe_overhead.py`: two schedulers in one process take
 the same requests and are stepped in turn; timed are `schedule()` and
 `update_from_output()` in processor time of the engine's thread. Means within a
 block of steps, because some of our work is done in one step of four; then the
-median over blocks. Where prompts compete for room, stock vLLM would do something
+median over blocks. The first thousand steps teach the pacer most, and have a row of
+their own; the others come after them. Where prompts compete for room, stock vLLM would do something
 else in the same step: there only our own functions are timed, from within.
 
 Usage: python benchmarks/pacing_overhead.py [--quick]
@@ -18,18 +19,24 @@ import numpy as np
 import observe_overhead as method
 
 CASES = [(64, 10), (64, 10_000), (256, 10), (256, 10_000)]
+DECODES, CHUNKS, LEARNING = "decodes only", "a chunk in each", "a chunk in each, the first ones"
+SETTLES = 1_100  # steps
 
 
-def compare(model, running: int, waiting: int, chunked: bool, blocks: int, steps: int) -> dict:
+def compare(model, running: int, waiting: int, kind: str, blocks: int, steps: int) -> dict:
     from vllm.v1.core.sched.scheduler import Scheduler
 
     from chunkwise import PacedScheduler
 
     pair = [
-        method.filled(build, model, running, waiting, chunked)
+        method.filled(build, model, running, waiting, kind != DECODES)
         for build in (Scheduler, PacedScheduler)
     ]
     assert pair[1]._pacer is not None
+    if kind != LEARNING:
+        for _ in range(SETTLES):
+            for one in pair:
+                method.timed(one)
     seconds = method.in_turn(pair, blocks, steps)
     assert pair[1]._pacer is not None, "it gave up"
     inside = spent_inside(pair[1])
@@ -41,7 +48,7 @@ def compare(model, running: int, waiting: int, chunked: bool, blocks: int, steps
     return {
         "running": running,
         "waiting": waiting,
-        "steps": "a chunk in each" if chunked else "decodes only",
+        "steps": kind,
         "stock_us": float(np.median(stock)) * 1e6,
         "extra_us": float(np.median(extra)) * 1e6,
         "extra_us_interval": [low * 1e6, high * 1e6],
@@ -114,10 +121,11 @@ def main() -> None:
     blocks, steps = (10, 10) if quick else (method.BLOCKS, method.STEPS)
     model = timing_model("30m")
     rows = [
-        compare(model, *case, chunked, blocks, steps)
+        compare(model, *case, kind, blocks, steps)
         for case in (CASES[1:2] if quick else CASES)
-        for chunked in (False, True)
+        for kind in (DECODES, CHUNKS)
     ]
+    rows.append(compare(model, *CASES[0], LEARNING, blocks, steps))
     lines = [
         "| running | waiting | steps | vLLM alone | paced | of it in our code |",
         "|---:|---:|---|---:|---:|---:|",

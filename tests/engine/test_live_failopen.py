@@ -195,12 +195,12 @@ def test_a_predictor_that_lies(
 def test_a_policy_that_starves(
     engine: Any, begin: Begin, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = decision.relegate
+    honest = decision.fill
 
-    def unfair(jobs: Any, now: float, slower: float) -> Any:
-        return honest([job for job in jobs if not job.name.startswith("starved")], now, slower)
+    def unfair(order: Any, *others: Any) -> Any:
+        return honest([job for job in order if not job.name.startswith("starved")], *others)
 
-    monkeypatch.setattr(decision, "relegate", unfair)
+    monkeypatch.setattr(decision, "fill", unfair)
     monkeypatch.setattr(watchdog, "BOUND", 0.5)
     monkeypatch.setattr(watchdog, "LEAST_STEPS", 20)
     scheduler = begin()

@@ -11,7 +11,7 @@ from tests.engine import no_model
 from tests.engine.faults import PACING_FAULTS, boom
 from tests.engine.soaking import ITL, Build, Device, builder, soak
 
-from chunkwise.engine import clock, compat_levers, exporter, pacer, scribe
+from chunkwise.engine import clock, compat_levers, exporter, pacer, prompts, scribe
 from chunkwise.engine.orders import CLASS_ARGUMENT
 from chunkwise.pacing import decision, watchdog
 
@@ -222,6 +222,29 @@ def test_a_small_pool_is_not_filled_with_beginnings(build: Build, device: Device
     assert preempted == 0
 
 
+def test_those_for_whom_there_is_no_room_are_not_asked_in_every_step(
+    build: Build, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paced, feed = build(blocks=700, max_num_batched_tokens=512), no_model.Feed()
+    looks, look = [], prompts.Prompts.waiting
+    monkeypatch.setattr(prompts.Prompts, "waiting", lambda *args: [looks.append(1), look(*args)][1])
+    paced.add_request(feed("talk", 5000, 400))
+    while paced.requests["talk"].num_output_tokens < 5:
+        device.step(paced)
+    for number in range(4):
+        paced.add_request(feed(f"large{number}", 8000, 5))
+    looks.clear()
+    for _ in range(100):
+        device.step(paced)
+    assert 0 < len(looks) <= 100 // prompts.STALE + 1
+    paced.add_request(feed("small", 50, 5))
+    device.step(paced)
+    assert paced.requests["small"].num_computed_tokens, "whoever comes is looked at"
+    while paced.has_requests():
+        device.step(paced)
+    assert paced._pacer is not None
+
+
 def test_what_it_did_is_a_metric(
     build: Build, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,12 +363,12 @@ def _update_unseen(honest: Any) -> Any:
 def test_a_policy_that_starves_is_ejected(
     build: Build, device: Device, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = decision.relegate
+    honest = decision.fill
 
-    def unfair(jobs: Any, now: float, slower: float) -> Any:
-        return honest([job for job in jobs if job.name != "r3"], now, slower)
+    def unfair(order: Any, *others: Any) -> Any:
+        return honest([job for job in order if job.name != "r3"], *others)
 
-    monkeypatch.setattr(decision, "relegate", unfair)
+    monkeypatch.setattr(decision, "fill", unfair)
     monkeypatch.setattr(watchdog, "BOUND", 5.0)
     monkeypatch.setattr(watchdog, "LEAST_STEPS", 50)
     paced = build()

@@ -43,8 +43,8 @@ def test_between_what_decodes_need_and_the_budget(
     moment: Moment, waiting: list[Job], cost: FittedCost, turn: bool
 ) -> None:
     found = decided(moment, waiting, cost, turn)
-    assert moment.decode_tokens <= found.budget <= moment.budget
-    assert found.budget == moment.decode_tokens + found.prefill
+    assert found.prefill >= 0
+    assert moment.decode_tokens + found.prefill <= moment.budget
     assert sorted(job.name for job in found.order) == sorted(job.name for job in waiting)
     for job in waiting:
         assert 0 <= found.tokens.get(job.name, 0) <= job.left
@@ -93,7 +93,7 @@ def test_never_an_empty_step_while_something_can_run(
     moment: Moment, waiting: list[Job], cost: FittedCost, turn: bool
 ) -> None:
     found = decided(moment, waiting, cost, turn)
-    assert found.budget > 0
+    assert moment.decode_tokens + found.prefill > 0
     if not moment.decodes:
         assert found.tokens
 

@@ -10,11 +10,9 @@ from chunkwise.pacing.decision import Moment, decide
 from chunkwise.pacing.job import Job
 from chunkwise.pacing.relegation import relegate
 from chunkwise.pacing.share import SHARE, Share, too_long
-from chunkwise.pacing.window import LINE, WIDTH, Window
+from chunkwise.pacing.window import FEW, LINE, WIDTH, Window
 
-
-def always(job: Job) -> bool:
-    return True
+BUDGET = 8192
 
 
 @given(jobs(most=120), st.sets(st.integers(0, 119)))
@@ -23,12 +21,10 @@ def test_the_head_is_what_is_due_first(waiting: list[Job], gone: set[int]) -> No
     for job in waiting:
         job.deadline = inf if job.patient else job.deadline + 200  # none is late
         window.add(job)
-
-    def waits(job: Job) -> bool:
-        return job.number not in gone
-
-    head = window.head(waits, 100.0)
-    alive = [job for job in waiting if waits(job)]
+    for job in waiting:
+        job.gone = job.number in gone
+    head = window.head(100.0, BUDGET)
+    alive = [job for job in waiting if not job.gone and not job.started]
     urgent = sorted(
         (job for job in alive if not job.patient or job.priority),
         key=lambda job: (job.priority, job.deadline, job.number),
@@ -41,19 +37,32 @@ def test_the_head_is_what_is_due_first(waiting: list[Job], gone: set[int]) -> No
 
 
 def test_looking_costs_the_same_however_many_wait() -> None:
-    window = Window()
     looks = [0]
 
-    def waits(job: Job) -> bool:
-        looks[0] += 1
-        return True
+    class Seen(Job):
+        __slots__ = ()
 
+        def __getattribute__(self, name: str) -> object:
+            looks[0] += name == "started"
+            return super().__getattribute__(name)
+
+    window = Window()
     for number in range(10_000):
-        window.add(Job(f"r{number}", number, 100, deadline=1000.0 + number))
-    window.head(waits, 0.0)
+        window.add(Seen(f"r{number}", number, 100, deadline=1000.0 + number))
+        window.add(Seen(f"p{number}", number, 100))
+    window.head(0.0, BUDGET)
     looks[0] = 0
-    window.head(waits, 0.0)
-    assert looks[0] <= WIDTH + 4 * LINE
+    assert len(window.head(0.0, BUDGET)) == WIDTH + LINE
+    assert 0 < looks[0] <= WIDTH + 2 * LINE
+
+
+def test_no_more_of_a_line_than_could_fill_the_step() -> None:
+    window = Window()
+    for number in range(20):
+        window.add(Job(f"r{number}", number, 1000))
+    assert len(window.head(0.0, 10_000)) == 10
+    assert len(window.head(0.0, 1_000)) == FEW
+    assert len(window.head(0.0, 100_000)) == LINE
 
 
 def test_who_cannot_be_in_time_leaves_the_window_and_keeps_its_place_in_line() -> None:
@@ -64,10 +73,10 @@ def test_who_cannot_be_in_time_leaves_the_window_and_keeps_its_place_in_line() -
     fresh = Job("fresh", 99, 100, deadline=11.0, added=10.0)
     window.add(fresh)
     for _ in range(3):
-        head = window.head(always, 3.0)
+        head = window.head(3.0, BUDGET)
     assert head[0] is fresh
     assert [job.number for job in head[1:]] == list(range(LINE))
-    assert window.heads(always) == [late[0]]
+    assert window.heads() == [late[0]]
 
 
 def test_the_lost_stand_behind_those_who_are_only_late_and_have_every_other_turn() -> None:
@@ -77,13 +86,13 @@ def test_the_lost_stand_behind_those_who_are_only_late_and_have_every_other_turn
     for job in lost + late:
         window.add(job)
     for _ in range(3):
-        head = window.head(always, 8.5)
+        head = window.head(8.5, BUDGET)
     order, aside = relegate(head, 8.5, 1.0)
     assert [job.number for job in order] == [*range(20, 20 + LINE), *range(LINE)]
     assert len(aside) == len(order)
     turns = []
     for _ in range(3):
-        turns.append(share.whose(window.heads(always)))
+        turns.append(share.whose(window.heads()))
         share.served()
     assert turns == [late[0], lost[0], late[0]]
 
@@ -122,10 +131,6 @@ def test_everyone_ends_and_the_late_are_not_forgotten_under_overload() -> None:
     """Short prompts that take more than the machine has; a long one that came first ends too."""
     window, share = Window(), Share()
     gone: set[str] = set()
-
-    def waits(job: Job) -> bool:
-        return job.name not in gone and not job.started
-
     long = Job("long", 0, 20_000, deadline=0.5, added=0.0)
     window.add(long)
     begun: list[Job] = []
@@ -135,12 +140,12 @@ def test_everyone_ends_and_the_late_are_not_forgotten_under_overload() -> None:
         for _ in range(2):  # two prompts a step: about twice what fits
             window.add(Job(f"s{number}", number, 900, deadline=now + 1.0, added=now))
             number += 1
-        oldest = share.whose([job for job in begun if job.aside] + window.heads(waits))
+        oldest = share.whose([job for job in begun if job.aside] + window.heads())
         wanted = oldest is not None and too_long(oldest, now)
         turn = share.turn(wanted)
         moment = Moment(now, 8192, decodes, decodes, decodes * 500, allowance=0.04)
         moment.oldest = oldest if turn else None
-        found = decide(moment, begun + window.head(waits, now), GPU)
+        found = decide(moment, begun + window.head(now, 8192), GPU)
         assert found.predicted <= 0.04 + 1e-9
         now += found.predicted
         for job in found.order:
@@ -156,6 +161,7 @@ def test_everyone_ends_and_the_late_are_not_forgotten_under_overload() -> None:
                 if not job.left:
                     begun.remove(job)
                     gone.add(job.name)
+                    job.gone = True
         if "long" in gone and ended_at is None:
             ended_at = now
     assert ended_at is not None

@@ -1,7 +1,6 @@
 """What ejects the pacer, and what does not."""
 
 from chunkwise.pacing import watchdog
-from chunkwise.pacing.baselines import ByLoad, Fixed, HalveOrDouble
 from chunkwise.pacing.watchdog import Watchdog
 
 
@@ -55,15 +54,3 @@ def test_predictions_that_stay_far_off() -> None:
     for step in range(5000):  # a burst of other work on the machine, now and then
         assert dog.predicted(0.05, 0.5 if step % 50 == 0 else 0.055) is None
     assert dog.predicted(0.0, 0.05) is None
-
-
-def test_rules_that_people_know() -> None:
-    assert Fixed(512).budget(3, 4, 0.1) == 512
-    rule = HalveOrDouble(0.05, most=2048)
-    assert rule.budget(8, 0, 0.08) == 1024
-    assert rule.budget(8, 0, 0.04) == 1024
-    assert rule.budget(8, 0, 0.01) == 2048
-    for _ in range(20):
-        assert rule.budget(8, 0, 0.08) >= 64
-    load = ByLoad(100)
-    assert [load.budget(n, 0, 0.0) - n for n in (10, 30, 60)] == [256, 128, 64]

@@ -99,7 +99,7 @@ class LiveCost:
 
     def seconds(self, shape: StepShape) -> float:
         """Return how long a step of this shape takes, as of now."""
-        return self.coefficients.seconds(shape)
+        return (self._current or self.coefficients).seconds(shape)
 
     def covers(self, shape: StepShape) -> bool:
         """Tell whether steps as large as this one were seen."""

@@ -27,9 +27,10 @@ from chunkwise.pacing.job import Job
 from chunkwise.pacing.margin import NEAR, Margin
 from chunkwise.pacing.ramp import Ramp
 from chunkwise.pacing.share import Share, too_long
-from chunkwise.pacing.watchdog import Watchdog
+from chunkwise.pacing.watchdog import WENT_BACK, Watchdog
 
 KEEP_EVERY = 4096  # steps between two copies of what was learned
+LOOK_EVERY = 8  # steps between two looks of the watchdog
 RETARGET = 64  # steps between two looks at what the engine can keep at all
 LEARN_DECODES = 4  # of decode-only steps, one in so many teaches
 SETTLED = 1000  # steps that taught the cost; after them
@@ -82,6 +83,7 @@ class Pacer:
         )
         self._largest: int = scheduler.scheduler_config.long_prefill_token_threshold
         self._caps: dict[str, int] | None = None  # while a step is decided
+        self._asks = False  # vLLM has our cap
         self._plan: Plan | None = None
         self._flight: deque[Plan] = deque()
         self._last_end: float | None = None
@@ -91,6 +93,9 @@ class Pacer:
         self._implied = inf
         self._steps = 0
         self._untaught = 0  # steps since one taught the cost
+        self._looked = 0  # the step that the watchdog last looked at
+        self._passing = 0  # prefill tokens since then
+        self._held = False  # it follows somebody who generates
         self._leave_alone = False  # the next step: the last one came out empty
         if levers.queue is not None:
             scheduler.waiting = levers.queue
@@ -102,18 +107,28 @@ class Pacer:
     def set_levers(self, scheduler: Any) -> None:
         """Decide the coming step and make vLLM keep to it."""
         self._plan = None
-        free = self._seqs - len(scheduler.running)
-        begun, waiting, blocked = self._prompts.look(clock.now(), free > 0)
-        if not begun and not waiting and not blocked:
+        running, prompts = scheduler.running, self._prompts
+        begun = prompts.begun(clock.now())
+        may_begin = bool(prompts) and len(running) < self._seqs
+        if not begun and not may_begin:
             return
         if self._leave_alone:
             self._leave_alone = False
             self.counts.fallbacks += 1
             return
-        running = scheduler.running
         moment = self._moment(running, begun)
+        room = moment.free_blocks - moment.promised_blocks - moment.decodes
+        waiting: list[Job] = []
+        blocked: list[Job] = []
+        if may_begin and not (running and prompts.none_fits(room)):
+            waiting, blocked = prompts.waiting(moment.now, self.budget)
+            if not begun and not waiting and not blocked:
+                self._plan = None
+                return
         moment.oldest = self._oldest(begun, moment.now)
         found = decide(moment, begun + waiting, self.cost)
+        if waiting and not blocked and found.tokens.keys().isdisjoint([j.name for j in waiting]):
+            prompts.none_began(waiting, room)
         if moment.oldest is not None and moment.oldest.name in found.tokens:
             self._share.served()
         self._move(scheduler, found, begun, blocked, moment.decode_tokens)
@@ -147,7 +162,9 @@ class Pacer:
         if self._caps is None:
             return
         self._caps = None
-        take_cap_away(scheduler)
+        if self._asks:
+            self._asks = False
+            take_cap_away(scheduler)
         scheduler.max_num_scheduled_tokens = self.budget
         if self._levers.queue is not None:
             self._levers.queue.put_back()
@@ -193,8 +210,8 @@ class Pacer:
             error = abs(predicted / seconds - 1) if seconds else 0.0
             if tokens and step.decodes and plan is not None and self._heeded(plan.target):
                 self._ramp.learn(tokens, gap, plan.target)
-                if plan.near and self._margin.could_help(gap, predicted):
-                    self._margin.learn(gap, plan.target)
+                if plan.near:
+                    self._margin.learn(gap, predicted, plan.target)
                     self.counts.margin = self._margin.value
                 self.counts.step(gap / plan.allowance, error)
             elif tokens:
@@ -208,8 +225,16 @@ class Pacer:
                 reason = self._dog.predicted(predicted, seconds)
         if self.keeper is not None and not self._steps % KEEP_EVERY:
             self.keeper.offer(self.cost)
-        name, left = self._prompts.first_in_line()
-        return reason or self._dog.look(at, name, left, tokens, step.held)
+        self._passing += tokens
+        if last is not None and at < last:
+            reason = WENT_BACK
+        elif reason is None and (step.held or self._held or not self._steps % LOOK_EVERY):
+            # Those who generate and got nothing are followed step by step, prompts now and then.
+            name, left = self._prompts.first_in_line()
+            steps, self._looked = self._steps - self._looked, self._steps
+            reason = self._dog.look(at, name, left, self._passing, step.held, steps)
+            self._held, self._passing = bool(step.held), 0
+        return reason
 
     # --- one step ------------------------------------------------------------------
 
@@ -217,11 +242,11 @@ class Pacer:
         decodes = len(running) - len(begun)
         context = sum([request.num_computed_tokens for request in running])
         context -= sum([job.context for job in begun])
-        moment = Moment(clock.now(), self.budget, decodes, decodes * self._levers.decode_tokens)
-        moment.decode_context = context
+        levers = self._levers
+        moment = Moment(clock.now(), self.budget, decodes, decodes * levers.decode_tokens, context)
         moment.starts = self._seqs - len(running)
         moment.largest = self._largest
-        moment.may_pass = self._levers.cap is not None
+        moment.may_pass = levers.cap is not None
         if decodes:
             target = self._target(running, context // decodes)
             allowance = inf
@@ -235,8 +260,8 @@ class Pacer:
                 moment.allowance = allowance
         else:
             self._plan = Plan(inf, inf, False)
-        if self._levers.free_blocks is not None:
-            moment.free_blocks = self._levers.free_blocks()
+        if levers.free_blocks is not None:
+            moment.free_blocks = levers.free_blocks()
             moment.promised_blocks = sum([job.blocks for job in begun])
         return moment
 
@@ -264,7 +289,8 @@ class Pacer:
 
     def _oldest(self, begun: list[Job], now: float) -> Job | None:
         """Return whose turn it is, if one has waited too long and it is time."""
-        oldest = self._share.whose(self._prompts.late(begun))
+        late = self._prompts.late(begun)
+        oldest = self._share.whose(late) if late else None
         turn = self._share.turn(oldest is not None and too_long(oldest, now))
         self.counts.turns += turn
         return oldest if turn else None
@@ -275,7 +301,7 @@ class Pacer:
         plan = self._plan
         if plan is not None and self._ramp.done and plan.allowance != inf:
             plan.near = found.predicted >= NEAR * plan.allowance
-        self.counts.decode_only += not found.tokens and bool(found.order)
+        self.counts.decode_only += not found.tokens
         self.counts.relegations = self._prompts.relegated
         caps = found.tokens
         for job in blocked:  # vLLM asks about them only while there is budget
@@ -292,6 +318,7 @@ class Pacer:
             self._levers.queue.put_first([*(job.name for job in blocked), *chosen])
         self._caps = caps
         if self._levers.cap is not None and (held or not self._by_budget_alone(started, caps)):
+            self._asks = True
             put_cap(scheduler, self.asked)
         scheduler.max_num_scheduled_tokens = max(1, min(self.budget, budget))
 

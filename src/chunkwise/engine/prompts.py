@@ -3,7 +3,8 @@
 Invariant: a job says nothing that vLLM's request does not say now: how much is
 computed is read anew each step, a job whose request is gone or no longer waits
 is forgotten when it is met. Looking at the cached prefix of those who wait costs
-at most a few lookups a step.
+at most a few lookups a step, and where the KV cache has no room for any of them
+they are not looked at until it has, somebody comes, or some steps have passed.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ MOST_BLOCKED = 4  # requests that wait for something else, shown to vLLM in a st
 
 
 class Prompts:
-    """Usage: `begun, waiting, blocked = prompts.look(now, may_begin=True)`."""
+    """Usage: each step `prompts.begun(now)`, and `waiting(now, budget)` if one may begin."""
 
     def __init__(
         self,
@@ -46,6 +47,11 @@ class Prompts:
         self._window = Window()
         self._number = 0
         self._step = 0
+        self._needed = 0  # blocks, for any of those who wait to begin, as long as that holds:
+        self._look_again = 0  # ... until this step
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
 
     @property
     def relegated(self) -> int:
@@ -64,10 +70,10 @@ class Prompts:
         """Return the inter-token target of a request."""
         return self._itls.get(name, inf)
 
-    def look(self, now: float, may_begin: bool) -> tuple[list[Job], list[Job], list[Job]]:
-        """Return those who have begun, the head of those who wait, and who waits for else."""
+    def begun(self, now: float) -> list[Job]:
+        """Return those who have begun."""
         self._step += 1
-        begun = []
+        begun: list[Job] = []
         if self._prefilling:
             size = self._levers.block_size
             for name, tracked in self._prefilling.items():
@@ -82,11 +88,23 @@ class Prompts:
                 job.left = request.num_tokens - job.context
                 job.blocks = -(-request.num_tokens // size) + (-job.context // size)
                 begun.append(job)
-        if not may_begin or not self._jobs:
-            return begun, [], []
+        return begun
+
+    def none_fits(self, room: int) -> bool:
+        """Tell whether so many blocks are known to be too few for any of those who wait."""
+        return room <= self._needed and self._step < self._look_again
+
+    def none_began(self, waiting: list[Job], room: int) -> None:
+        """Note that none of these was chosen; if for lack of room, they need not be asked again."""
+        least = min([job.blocks for job in waiting])
+        if least >= room:
+            self._needed, self._look_again = least, self._step + STALE
+
+    def waiting(self, now: float, budget: int) -> tuple[list[Job], list[Job]]:
+        """Return the head of those who wait for nothing but their turn, and of the others."""
         waiting, blocked = [], []
         lookups = MOST_LOOKUPS if self._levers.cached is not None else 0
-        for job in self._window.head(self._waits, now):
+        for job in self._window.head(now, budget):
             asked: Any = job.request
             if asked.status not in self._levers.ready:
                 blocked.append(job)
@@ -95,12 +113,12 @@ class Prompts:
                 lookups -= 1
                 self._look_up(job)
             waiting.append(job)
-        return begun, waiting, blocked[:MOST_BLOCKED]
+        return waiting, blocked[:MOST_BLOCKED]
 
     def late(self, begun: list[Job]) -> list[Job]:
         """Return those who have no deadline to make: who has begun, and the first who wait."""
         patient = [job for job in begun if job.patient or job.aside]
-        return patient + self._window.heads(self._waits)
+        return patient + self._window.heads()
 
     def first_in_line(self) -> tuple[str | None, int]:
         """Return who has been there longest of those who can run, and what is left of it."""
@@ -133,11 +151,10 @@ class Prompts:
             if request.num_computed_tokens >= request.num_tokens:
                 self._forget(name)
 
-    def _waits(self, job: Job) -> bool:
-        return not job.started and self._jobs.get(job.name) is job
-
     def _made(self, request: Any, due: float, now: float) -> Job:
         self._number += 1
+        self._look_again = 0
+        self._forget(request.request_id)
         job = self._jobs[request.request_id] = Job(
             request.request_id,
             self._number,
@@ -153,7 +170,8 @@ class Prompts:
 
     def _put_back(self, name: str, now: float) -> None:
         """vLLM took a request's blocks away: it has to begin anew."""
-        job = self._jobs.pop(name, None)
+        job = self._jobs.get(name)
+        self._forget(name)
         request = self._requests.get(name)
         if request is None or request.is_finished():
             return
@@ -164,8 +182,10 @@ class Prompts:
         self._window.add(again)
 
     def _forget(self, name: str) -> None:
-        self._jobs.pop(name, None)
-        self._looked.pop(name, None)
+        job = self._jobs.pop(name, None)
+        if job is not None:
+            job.gone = True
+            self._looked.pop(name, None)
 
     def _look_up(self, job: Job) -> None:
         assert self._levers.cached is not None

@@ -1,7 +1,8 @@
 """The simple rules that people know, to compare with: each says a step's token budget.
 
 They see what such rules see: how many decode, how many wait, and how long the
-last step took. Used by the simulator only.
+last step took. The simplest, the same in every step, is vLLM's own
+`max_num_batched_tokens`. `engine/rule_schedulers.py` runs them in the simulator.
 """
 
 from typing import Protocol
@@ -13,17 +14,6 @@ class Rule(Protocol):
     def budget(self, decodes: int, waiting: int, last_seconds: float) -> int:
         """Return the tokens that the next step may carry."""
         ...
-
-
-class Fixed:
-    """The same in every step."""
-
-    def __init__(self, tokens: int):
-        self._tokens = tokens
-
-    def budget(self, decodes: int, waiting: int, last_seconds: float) -> int:
-        """Return the tokens that the next step may carry."""
-        return self._tokens
 
 
 class HalveOrDouble:

@@ -48,7 +48,6 @@ class Decision:
 
     tokens: dict[str, int]  # of each chosen job, in order
     order: list[Job]  # all jobs, as they should be served
-    budget: int
     predicted: float
     aside: set[str]
 
@@ -61,15 +60,15 @@ class Decision:
 def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
     """Decide one step. `jobs` are the prompts begun, and the head of those that wait."""
     shape = StepShape(decodes=moment.decodes, decode_context=moment.decode_context)
-    without = cost.seconds(shape)
+    allowance = moment.allowance if moment.decodes else inf
+    order, aside = list(jobs), set[str]()
     if len(jobs) > 1:
+        without = cost.seconds(shape)
         for job in jobs:
             if job.priced != job.left:
                 job.work = price(job, shape, without, cost)
                 job.priced = job.left
-    allowance = moment.allowance if moment.decodes else inf
-    slower = stretch(shape, allowance, cost) if len(jobs) > 1 else 1.0
-    order, aside = relegate(jobs, moment.now, slower)
+        order, aside = relegate(jobs, moment.now, stretch(shape, allowance, cost))
     left = moment.budget - moment.decode_tokens
     most = min(left, moment.most) if moment.decodes else left
     starts = moment.starts
@@ -78,23 +77,16 @@ def decide(moment: Moment, jobs: Sequence[Job], cost: StepCost) -> Decision:
         order.sort(key=lambda job: job is not oldest)
         little = shape.with_chunk(min(TURN_TOKENS, oldest.left), oldest.context)
         if allowance < (least := cost.seconds(little)):
-            allowance = max(least, without * TURN_ADDS)
+            allowance = max(least, cost.seconds(shape) * TURN_ADDS)
     if not moment.may_pass:
         # It would give the tokens meant for another to who has begun, deep in its context.
         order.sort(key=lambda job: not job.started)
     room = Room(moment.free_blocks, moment.promised_blocks, moment.decodes)
     if oldest is not None and not oldest.started and oldest.blocks >= room.left:
         starts = 0  # whatever becomes free is kept for it
-    given, shape = fill(order, shape, allowance, most, cost, room, starts, moment.largest)
+    given, seconds = fill(order, shape, allowance, most, cost, room, starts, moment.largest)
     if not given and not moment.decodes and order:
         head = next((job for job in order if job.started), order[0])
         given = [(head, max(1, min(head.left, left)))]
-        shape = shape.with_chunk(given[0][1], head.context)
-    tokens = {job.name: count for job, count in given}
-    return Decision(
-        tokens,
-        order,
-        min(moment.budget, moment.decode_tokens + sum(tokens.values())),
-        cost.seconds(shape),
-        aside,
-    )
+        seconds = cost.seconds(shape.with_chunk(given[0][1], head.context))
+    return Decision({job.name: count for job, count in given}, order, seconds, aside)

@@ -24,12 +24,13 @@ def fill(
     room: Room,
     starts: int,
     largest: int = 0,
-) -> tuple[list[tuple[Job, int]], StepShape]:
-    """Return who gets how many tokens, and the step's shape with them.
+) -> tuple[list[tuple[Job, int]], float]:
+    """Return who gets how many tokens, and the step's price with them.
 
     `starts` is how many jobs may begin; `largest` bounds a single chunk (0: nothing does).
     """
     given: list[tuple[Job, int]] = []
+    seconds = price = cost.seconds(shape)
     refusals = 0
     barrier = inf  # nobody of a lower priority begins before one that waits for room
     for job in order:
@@ -37,21 +38,24 @@ def fill(
             break
         if not job.started and (starts <= 0 or job.priority > barrier):
             continue
+        if not room.admits(job):
+            barrier = min(barrier, job.priority)
+            continue
         tokens = job.left if job.left < most else most
         if 0 < largest < tokens:
             tokens = largest
         after = shape.with_chunk(tokens, job.context)
-        if allowance != inf and cost.seconds(after) > allowance:
+        price = cost.seconds(after)
+        if price > allowance:
             tokens = cost.largest_chunk(shape, allowance, job.context, tokens)
+            if tokens <= 0:
+                refusals += 1
+                continue
             after = shape.with_chunk(tokens, job.context)
-        if tokens <= 0:
-            refusals += 1
-            continue
-        if not room.admits(job):
-            barrier = min(barrier, job.priority)
-            continue
+            price = cost.seconds(after)
+        room.take(job)
         starts -= not job.started
         given.append((job, tokens))
-        shape = after
+        shape, seconds = after, price
         most -= tokens
-    return given, shape
+    return given, seconds

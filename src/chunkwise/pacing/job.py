@@ -16,6 +16,7 @@ class Job:
         "blocks",
         "context",
         "deadline",
+        "gone",
         "left",
         "lost",
         "moved",
@@ -52,6 +53,7 @@ class Job:
         self.blocks = blocks  # of the KV cache, still to be taken for the whole prompt
         self.priority = priority  # lower goes first
         self.started = started  # holds blocks already
+        self.gone = False  # ended, or another job stands for its request
         self.resumed = False  # was generating, and lost its blocks
         self.aside = False  # cannot make its deadline any more
         self.lost = False  # ... nor come much sooner than never

@@ -12,6 +12,7 @@ result holds every job exactly once.
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from math import inf
+from operator import attrgetter
 
 from chunkwise.cost.step import StepCost, StepShape
 from chunkwise.pacing.job import Job
@@ -39,9 +40,8 @@ def stretch(shape: StepShape, allowance: float, cost: StepCost) -> float:
     return allowance / room
 
 
-def by_deadline(job: Job) -> tuple[int, float, int]:
-    """Sort key: vLLM's priority first, then the deadline."""
-    return (job.priority, job.deadline, job.number)
+by_deadline = attrgetter("priority", "deadline", "number")
+"""Sort key: vLLM's priority first, then the deadline."""
 
 
 def relegate(jobs: Iterable[Job], now: float, slower: float) -> tuple[list[Job], set[str]]:

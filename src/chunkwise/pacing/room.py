@@ -10,7 +10,7 @@ from chunkwise.pacing.job import Job
 
 
 class Room:
-    """Usage: `room = Room(free, promised, decodes); if room.admits(job): …`."""
+    """Usage: `room = Room(free, promised, decodes); if room.admits(job): room.take(job)`."""
 
     __slots__ = ("left",)
 
@@ -18,10 +18,10 @@ class Room:
         self.left = free - promised - decodes
 
     def admits(self, job: Job) -> bool:
-        """Tell whether a job may take tokens; one that begins takes its blocks."""
-        if job.started:
-            return True
-        if job.blocks >= self.left:
-            return False
-        self.left -= job.blocks + 1
-        return True
+        """Tell whether a job may have tokens."""
+        return job.started or job.blocks < self.left
+
+    def take(self, job: Job) -> None:
+        """Give a job that begins its blocks."""
+        if not job.started:
+            self.left -= job.blocks + 1

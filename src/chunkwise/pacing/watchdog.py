@@ -16,6 +16,7 @@ LEAST_PREDICTIONS = 100
 FAR = log(2.0)  # mean distance of log(measured / predicted) that is too far
 FARTHEST = log(20.0)  # a single step counts at most this much
 MEMORY = 0.99  # of that mean: about a hundred steps
+WENT_BACK = "the clock went backwards"
 
 
 class Watchdog:
@@ -32,17 +33,23 @@ class Watchdog:
         self._predictions = 0
 
     def look(
-        self, now: float, oldest: str | None, left: int, others: int, held: Iterable[int] = ()
+        self,
+        now: float,
+        oldest: str | None,
+        left: int,
+        others: int,
+        held: Iterable[int] = (),
+        steps: int = 1,
     ) -> str | None:
-        """Take in a step that ended now.
+        """Take in what happened until now, in so many steps.
 
         `oldest` is the first in line with so many tokens `left`, `others` are the prefill
         tokens that went to anyone else, `held` the decodes that got nothing.
         """
         if now < self._now:
-            return "the clock went backwards"
+            return WENT_BACK
         self._now = now
-        self._steps += 1
+        self._steps += steps
         here = None if oldest is None else (oldest, left)
         if here != self._oldest:
             self._oldest, self._since, self._passed_by = here, (now, self._steps), False

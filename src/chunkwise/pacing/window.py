@@ -10,7 +10,6 @@ first would make everyone behind them as late.
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -18,12 +17,13 @@ from chunkwise.pacing.job import Job
 from chunkwise.pacing.relegation import by_deadline
 
 WIDTH = 32
-LINE = 16  # of those set aside, and of the patient, that a step looks at
+LINE = 16  # of those set aside, and of the patient, that a step looks at at most,
+FEW = 4  # ... and at least, though the first alone could fill the step
 LOST = 5.0  # times its target: later than that, a first token may as well come later still
 
 
 class Window:
-    """Usage: `window.add(job)`; each step `window.head(is_waiting)`."""
+    """Usage: `window.add(job)`; each step `window.head(now, budget)`."""
 
     def __init__(self) -> None:
         self._soon: list[Job] = []
@@ -45,11 +45,12 @@ class Window:
                 last = self._soon.pop()
                 heappush(self._later, (by_deadline(last), last))
 
-    def head(self, waits: Callable[[Job], bool], now: float) -> list[Job]:
-        """Return the live jobs that a step should look at; forget those that do not wait."""
-        soon = [job for job in self._soon if waits(job)]
-        self._soon = []
+    def head(self, now: float, tokens: int) -> list[Job]:
+        """Return the jobs that a step of so many tokens should look at, and forget the gone."""
+        soon, self._soon = self._soon, []
         for job in soon:
+            if job.started or job.gone:
+                continue
             if not job.resumed and not job.priority and now + job.work > job.deadline:
                 job.aside = True
                 self.relegated += 1
@@ -58,25 +59,37 @@ class Window:
                 self._soon.append(job)
         while len(self._soon) < WIDTH and self._later:
             job = heappop(self._later)[1]
-            if waits(job):
+            if not (job.started or job.gone):
                 self._soon.append(job)
         while self._aside and (self._aside[0].lost or _is_lost(self._aside[0], now)):
             self._aside[0].lost = True
             self._lost.append(self._aside.popleft())
-        lines = (self._aside, self._lost, self._patient)
-        return self._soon + [job for line in lines for job in _first(line, waits)]
+        head = self._soon.copy()
+        for line in (self._aside, self._lost, self._patient):
+            if line:
+                head += _first(line, tokens)
+        return head
 
-    def heads(self, waits: Callable[[Job], bool]) -> list[Job]:
+    def heads(self) -> list[Job]:
         """Return the first of those set aside, of those lost, and of the patient."""
         lines = (self._aside, self._lost, self._patient)
-        return [job for line in lines for job in _first(line, waits, 1)]
+        return [job for line in lines if line for job in _first(line, 0, 1)]
 
 
 def _is_lost(job: Job, now: float) -> bool:
     return now + job.work > job.added + LOST * (job.deadline - job.added)
 
 
-def _first(line: deque[Job], waits: Callable[[Job], bool], most: int = LINE) -> list[Job]:
-    while line and not waits(line[0]):
+def _first(line: deque[Job], tokens: int, few: int = FEW) -> list[Job]:
+    """Return the first in a line, until they could take so many tokens."""
+    while line and (line[0].started or line[0].gone):
         line.popleft()
-    return [job for job in islice(line, most) if waits(job)]
+    found: list[Job] = []
+    for job in islice(line, LINE):
+        if job.started or job.gone:
+            continue
+        found.append(job)
+        tokens -= job.left
+        if tokens <= 0 and len(found) >= few:
+            break
+    return found
