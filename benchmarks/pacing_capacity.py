@@ -183,7 +183,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", help="folder with the public traces")
     parser.add_argument("--quick", action="store_true", help="one engine, two workloads")
-    parser.add_argument("--only", default="", help="engines whose name contains this")
+    parser.add_argument("--only", default="", help="cells whose name contains this")
+    parser.add_argument(
+        "--single", action="store_true", help="the single static of the cells so far, before all"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6, help="start no run after these")
     given = parser.parse_args()
@@ -191,9 +194,9 @@ def main() -> None:
     deadline = time.time() + 60 * given.minutes
     tasks = []
     for engine in ENGINES[:1] if given.quick else ENGINES:
-        if given.only not in engine.name:
-            continue
         for workload in WORKLOADS[:2] if given.quick else WORKLOADS:
+            if given.only not in f"{engine.name}, {workload}":
+                continue
             place = RESULTS / f"{stem}-{engine.system}{engine.tp}-{workload}.jsonl"
             tasks.append((given.traces, engine, workload, given.quick, str(place), deadline))
     context = multiprocessing.get_context("spawn")
@@ -210,8 +213,9 @@ def main() -> None:
         begun = [task for task, cell in zip(tasks, cells, strict=True) if cell]
         if not begun:
             sys.exit("There was no time for a single cell: give more --minutes.")
-        found = [cell for cell in cells if cell]
-        each(pool, rest, begun, found, best_single(found), after=write)
+        if given.single or given.quick or len(begun) == ALL:
+            found = [cell for cell in cells if cell]
+            each(pool, rest, begun, found, best_single(found), after=write)
     print((RESULTS / f"{stem}.md").read_text())
 
 

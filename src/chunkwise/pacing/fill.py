@@ -30,7 +30,7 @@ def fill(
     `starts` is how many jobs may begin; `largest` bounds a single chunk (0: nothing does).
     """
     given: list[tuple[Job, int]] = []
-    seconds = price = cost.seconds(shape)
+    seconds = cost.seconds(shape)
     refusals = 0
     barrier = inf  # nobody of a lower priority begins before one that waits for room
     for job in order:
