@@ -210,8 +210,8 @@ class Pacer:
             error = abs(predicted / seconds - 1) if seconds else 0.0
             if tokens and step.decodes and plan is not None and self._heeded(plan.target):
                 self._ramp.learn(tokens, gap, plan.target)
-                if plan.near:
-                    self._margin.learn(gap, predicted, plan.target)
+                if plan.near and self._margin.could_help(gap, predicted):
+                    self._margin.learn(gap, plan.target)
                     self.counts.margin = self._margin.value
                 self.counts.step(gap / plan.allowance, error)
             elif tokens:
