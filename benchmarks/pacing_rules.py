@@ -6,7 +6,7 @@ the step's budget when a step beside answers passed the target and doubles it wh
 one took less than half; "by load" gives prompts 64, 128 or 256 tokens a step, the
 fewer the more requests generate; "fixed" is vLLM's own budget at its default.
 
-Usage: python benchmarks/pacing_rules.py TRACES
+Usage: python benchmarks/pacing_rules.py TRACES [WORKLOAD …]
 """
 
 import sys
@@ -20,7 +20,6 @@ ARMS = {
     "halve or double": ({"rule": "HalvingScheduler"}, 0.3),
     "paced": (PACED, 0.9),
 }
-WORKLOADS = ("code", "mooncake")
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
         f"| workload | {' | '.join(ARMS)} |",
         "|---|" + "---:|" * len(ARMS),
     ]
-    for workload in WORKLOADS:
+    for workload in sys.argv[2:] or ["code"]:
         place = RESULTS / f"pacing-capacity-{engine.system}{engine.tp}-{workload}.jsonl"
         cell = Cell((sys.argv[1], engine, workload, False, str(place), float("inf")))
         cell.saturation = cell.saturated()["rate"]

@@ -301,7 +301,7 @@ class Pacer:
         plan = self._plan
         if plan is not None and self._ramp.done and plan.allowance != inf:
             plan.near = found.predicted >= NEAR * plan.allowance
-        self.counts.decode_only += not found.tokens
+        self.counts.decode_only += not found.tokens and (bool(found.order) or not blocked)
         self.counts.relegations = self._prompts.relegated
         caps = found.tokens
         for job in blocked:  # vLLM asks about them only while there is budget
