@@ -6,11 +6,11 @@ step's budget and nothing else; vLLM decides the step, and has its own budget ba
 when it has. Meant for the simulator: nothing here falls back.
 """
 
-from functools import cache
 from typing import Any
 
 from chunkwise.engine import clock, compat
 from chunkwise.engine.orders import Orders
+from chunkwise.engine.scheduler import layered
 from chunkwise.pacing.baselines import ByLoad, HalveOrDouble, Rule
 
 USUAL_ITL = 0.05  # seconds
@@ -18,7 +18,8 @@ USUAL_ITL = 0.05  # seconds
 
 def HalvingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
     """Build one whose budget halves when a step was too long, and doubles when it was short."""
-    scheduler = _layered(vllm_config)(*args, vllm_config=vllm_config, **kwargs)
+    built = layered(compat.stock_scheduler(vllm_config), RuleLayer)
+    scheduler = built(*args, vllm_config=vllm_config, **kwargs)
     most = scheduler.max_num_scheduled_tokens
     scheduler.rule = HalveOrDouble(Orders.read().itl or USUAL_ITL, most=most)
     return scheduler
@@ -26,18 +27,10 @@ def HalvingScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noq
 
 def ByLoadScheduler(*args: Any, vllm_config: Any, **kwargs: Any) -> Any:  # noqa: N802
     """Build one that gives prompts 64, 128 or 256 tokens a step, by how many generate."""
-    scheduler = _layered(vllm_config)(*args, vllm_config=vllm_config, **kwargs)
+    built = layered(compat.stock_scheduler(vllm_config), RuleLayer)
+    scheduler = built(*args, vllm_config=vllm_config, **kwargs)
     scheduler.rule = ByLoad(scheduler.max_num_running_reqs)
     return scheduler
-
-
-def _layered(vllm_config: Any) -> Any:
-    return _over(compat.stock_scheduler(vllm_config))
-
-
-@cache
-def _over(base: Any) -> Any:
-    return type(f"Ruled{base.__name__}", (RuleLayer, base), {})
 
 
 class RuleLayer:
@@ -45,6 +38,7 @@ class RuleLayer:
 
     rule: Rule
     max_num_scheduled_tokens: int
+    running: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,10 +48,10 @@ class RuleLayer:
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """Decide the next step within the rule's budget."""
         own = self.max_num_scheduled_tokens
-        running: list[Any] = self.running  # type: ignore[attr-defined]
-        waiting = len(self.waiting)  # type: ignore[attr-defined]
-        decodes = sum(request.num_computed_tokens >= request.num_tokens - 1 for request in running)
-        budget = self.rule.budget(decodes, waiting, self._last)
+        decodes = sum(
+            request.num_computed_tokens >= request.num_tokens - 1 for request in self.running
+        )
+        budget = self.rule.budget(decodes, self._last)
         self.max_num_scheduled_tokens = max(1, min(own, max(budget, decodes)))
         try:
             output = super().schedule(*args, **kwargs)  # type: ignore[misc]
