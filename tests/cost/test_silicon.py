@@ -148,6 +148,15 @@ def test_what_was_not_measured_is_said() -> None:
     assert cost(CASES[0]).provenance.engine  # the version that the tables were measured with
 
 
+@pytest.mark.parametrize(
+    ("system", "weights", "said"),
+    [("b200_sxm", None, True), ("b200_sxm", "fp8", False), ("h100_sxm", None, False)],
+)
+def test_block_fp8_on_blackwell_is_doubted(system: str, weights: str | None, said: bool) -> None:
+    found = silicon.load("Qwen/Qwen3-30B-A3B-FP8", system, weights=weights)
+    assert any("scaled by blocks" in note for note in found.provenance.notes) is said
+
+
 def test_low_fidelity_tables_are_said_where_they_are_used() -> None:
     remark = (
         "Loading low-fidelity fallback rows for mla_context_module_perf.parquet from "

@@ -40,6 +40,7 @@ CHUNK_BENDS = ((0, 256, 1024, 4096, 16_384), (0, 2e5, 1e6, 4e6, 1.6e7, 6.4e7, 2.
 DECODE_BENDS = ((0, 8, 32, 128, 512), (0, 4e3, 1.6e4, 6.4e4, 2.56e5, 1e6, 4e6))
 MOST_CHUNK_TOKENS = 32_768
 MOST_DECODE_CONTEXT = 2**24
+BLACKWELL = ("b200_", "b300_", "gb200", "gb300")
 
 
 def load(
@@ -72,6 +73,11 @@ def load(
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise EngineTrouble(f"No kernel times for {model} on {system}: {reason}.") from None
     notes = (*tables.notes(), *_low_fidelity(remarks, tables.names))
+    if system.startswith(BLACKWELL) and _scaled_by_blocks(config, weights):
+        notes += (
+            "with FP8 scaled by blocks the tables' steps are far slower on this GPU than measured "
+            "servers were (see the docs, Simulate before you buy)",
+        )
     if pipeline_parallel > 1:
         notes += (f"one pass through all {pipeline_parallel} stages; as many batches run at once",)
     notes += (f"curves within {off:.1%} (median) of the tables",)
@@ -333,6 +339,13 @@ def _config(model: str) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(config_file(model).read_text())
     inside = values.get("text_config")
     return {**values, **inside} if isinstance(inside, dict) else values
+
+
+def _scaled_by_blocks(config: dict[str, Any], weights: str | None) -> bool:
+    if weights is not None:
+        return weights == "fp8_block"
+    scheme = config.get("quantization_config")
+    return isinstance(scheme, dict) and bool(scheme.get("weight_block_size"))
 
 
 def _check_system(system: str) -> None:
