@@ -148,13 +148,14 @@ def test_what_was_not_measured_is_said() -> None:
     assert cost(CASES[0]).provenance.engine  # the version that the tables were measured with
 
 
-@pytest.mark.parametrize(
-    ("system", "weights", "said"),
-    [("b200_sxm", None, True), ("b200_sxm", "fp8", False), ("h100_sxm", None, False)],
-)
-def test_block_fp8_on_blackwell_is_doubted(system: str, weights: str | None, said: bool) -> None:
-    found = silicon.load("Qwen/Qwen3-30B-A3B-FP8", system, weights=weights)
-    assert any("scaled by blocks" in note for note in found.provenance.notes) is said
+@pytest.mark.parametrize(("system", "plain"), [("b200_sxm", True), ("h100_sxm", False)])
+def test_block_fp8_on_blackwell_is_priced_as_plain_fp8(system: str, plain: bool) -> None:
+    decode = StepShape.of(decodes=[1000])
+    found = silicon.load("Qwen/Qwen3-32B-FP8", system, 4)
+    asked = silicon.load("Qwen/Qwen3-32B-FP8", system, 4, weights="fp8_block")
+    assert any("priced as plain FP8" in note for note in found.provenance.notes) is plain
+    assert (found.seconds(decode) < asked.seconds(decode) / 2) is plain
+    assert not any("plain FP8" in note for note in asked.provenance.notes)
 
 
 def test_low_fidelity_tables_are_said_where_they_are_used() -> None:
