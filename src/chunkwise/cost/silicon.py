@@ -40,8 +40,8 @@ CHUNK_BENDS = ((0, 256, 1024, 4096, 16_384), (0, 2e5, 1e6, 4e6, 1.6e7, 6.4e7, 2.
 DECODE_BENDS = ((0, 8, 32, 128, 512), (0, 4e3, 1.6e4, 6.4e4, 2.56e5, 1e6, 4e6))
 MOST_CHUNK_TOKENS = 32_768
 MOST_DECODE_CONTEXT = 2**24
-# Here the tables have matrix products scaled by blocks many times slower than bf16, however small
-# the step: no server would use them so. Plain FP8's are the nearest that were measured.
+# Here the tables have small matrix products scaled by blocks many times slower than bf16: no
+# server would use them so. Plain FP8's are the nearest that were measured.
 PLAIN_BLOCKS = ("b200_", "b300_", "gb200", "gb300")
 
 
