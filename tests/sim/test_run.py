@@ -1,6 +1,7 @@
 """vLLM's scheduler on a virtual clock: what must hold whatever is simulated."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from chunkwise.errors import EngineTrouble, UserMistake
 from chunkwise.measured import Measured
 from chunkwise.settings import Settings
 from chunkwise.sim.record import Simulation
-from chunkwise.sim.run import Machine, simulate
+from chunkwise.sim.run import WATCHED, Machine, simulate
 from chunkwise.sim.sources import Users
 from chunkwise.sim.traffic import Shared, Traffic
 
@@ -185,10 +186,17 @@ def test_steps_beyond_what_was_measured_are_a_note(machine: Machine) -> None:
     assert not simulate(Traffic(np.array([150]), np.array([4])), SMALL, machine).notes
 
 
-def test_the_plug_in_runs_unchanged(machine: Machine) -> None:
+@pytest.mark.parametrize("mode", ["observe", "on"])
+def test_the_plug_in_decides_and_leaves_nothing_behind(
+    machine: Machine, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHUNKWISE", mode)
+    monkeypatch.setenv("CHUNKWISE_DIR", str(tmp_path))
     traffic = Traffic.made(500, 40, 30, 0.5).at_rate(30.0)
     found = simulate(traffic, SMALL, machine, scheduler_cls="chunkwise.PacedScheduler")
     assert (found.measured.token_counts == traffic.output).all()
+    assert (WATCHED in found.notes) is (mode == "observe")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_stuck_scheduler_ends_in_a_sentence(machine: Machine) -> None:

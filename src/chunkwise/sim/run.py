@@ -18,6 +18,7 @@ import numpy as np
 
 from chunkwise.cost.step import StepCost, StepShape
 from chunkwise.engine.bare_scheduler import BareScheduler, Batch
+from chunkwise.engine.orders import Orders
 from chunkwise.engine.virtual_time import VirtualTime, seen_by
 from chunkwise.errors import EngineTrouble, UserMistake
 from chunkwise.measured import Measured
@@ -28,6 +29,9 @@ from chunkwise.sim.sources import ClosedLoop, OpenLoop, Source, Users
 from chunkwise.sim.traffic import Traffic
 
 DEFAULT_BLOCK = 16
+PLUG_IN = "chunkwise.PacedScheduler"
+QUIET = "chunkwise.engine.scheduler.SimulatedScheduler"  # the same, but it leaves no files behind
+WATCHED = "the plug-in only watched: CHUNKWISE=on and a target, such as CHUNKWISE_ITL=50ms, pace"
 # A scheduler may pause on purpose; one that does nothing this often in a row is stuck.
 PAUSE = 0.001
 MOST_PAUSES = 1000
@@ -80,7 +84,8 @@ def simulate(
     """
     if not len(traffic):
         raise UserMistake("There are no requests: there is nothing to simulate.")
-    scheduler, longest = _scheduler(settings, machine, scheduler_cls)
+    asked = QUIET if scheduler_cls == PLUG_IN else scheduler_cls
+    scheduler, longest = _scheduler(settings, machine, asked)
     refused = _refuse(traffic, longest)
     source: Source
     if users is not None:
@@ -95,7 +100,10 @@ def simulate(
         engine.run(
             tell, stop and (lambda: stop(engine.recorder.measured(traffic), engine.clock.now))
         )
-    return engine.recorder.simulation(traffic, refused, engine.notes())
+    notes = engine.notes()
+    if asked == QUIET and Orders.read().mode != "on":
+        notes += (WATCHED,)
+    return engine.recorder.simulation(traffic, refused, notes)
 
 
 def _prices(machine: Machine, seed: int) -> Prices:
